@@ -1,14 +1,16 @@
-"""The programs whose cost is measured: `python3 measured_programs.py NAME...` prints their figures as JSON.
+"""The programs whose cost is measured. Each is set up once, and then runs for a short turn whenever it is asked to.
 
-overhead.py imports this once, and runs each program in a fork, before which nothing calls CUDA. Alone it is for tools that
-must start the process themselves. A figure is the time of a step or of a token, milliseconds.
+    python3 measured_programs.py REQUESTS ANSWERS NAME...
+
+overhead.py imports this once, and runs it in forks, before which nothing calls CUDA. The command is for a tool that must
+start its process itself: it takes requests from one fifo and answers on the other.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
+import ctypes
 import json
 import os
 import pathlib
@@ -18,6 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from typing import TextIO
 
 # The last one: to ask for a device must not call CUDA before a fork.
 os.environ.update(
@@ -34,16 +37,19 @@ with contextlib.suppress(ImportError):
 # `cpu` is for a rehearsal with small loads, whose figures mean nothing.
 DEVICE = os.environ.get("COST_DEVICE", "cuda")
 SMALL = DEVICE == "cpu"
-# Steps to warm up, and in each of three repetitions, whose median counts.
-LOADS = {name: (1, 1) if SMALL else load for name, load in {"mlp": (10, 25), "gpt": (3, 6), "resnet": (4, 6)}.items()}
-REPETITIONS = 3
+# Steps of a turn, which takes some 0.1 s on an H200; those before, since a process that waited is slow at first, have no figure.
+STEPS = {"mlp": 10, "gpt": 3, "resnet": 4}
+LAUNCHES, REPLAYS = 10_000, 50
 VOCABULARY = 32000
 # Requests at a time, and tokens of each.
 CONCURRENCY = (1, 8, 64)
-TOKENS = 8 if SMALL else 150
-# Recording by nodes ends after ten seconds above its budget; longest wait for that, and for CUPTI to be off, seconds.
-ENDS_WITHIN, SETTLES = 14.0, 0.5
-WINDOW = 1.0
+TOKENS = 6 if SMALL else 15
+# Recording by nodes ends after ten seconds above its budget. Longest wait for it, and time for CUPTI to be off, seconds.
+ENDS_WITHIN, SETTLES = (1.0, 0.1) if SMALL else (14.0, 0.5)
+
+# What a turn measured: time of a step, or of each token, milliseconds; of empty kernels nanoseconds.
+Figures = dict[str, float | list[float]]
+Turn = Callable[[], Figures]
 
 
 def model_of(layers: int) -> torch.nn.Module:
@@ -58,33 +64,63 @@ def model_of(layers: int) -> torch.nn.Module:
         return LlamaForCausalLM(config).to(torch.bfloat16).eval()
 
 
-def training(model: str) -> dict[str, float]:
-    warmup, steps = LOADS[model]
-    load = argparse.Namespace(
-        model=model, steps=steps, repetitions=REPETITIONS, warmup=warmup, batch=None, loader_ms=None)
-    return {model: statistics.median(train.train(load))}
+def training(name: str) -> Turn:
+    torch.manual_seed(0)
+    module, batch = train.build(argparse.Namespace(model=name, batch=1 if SMALL else None))
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4)
+
+    def steps(count: int) -> float:
+        begun = time.perf_counter()
+        for _ in range(count):
+            optimizer.zero_grad(set_to_none=True)
+            module(batch).float().pow(2).mean().backward()
+            optimizer.step()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - begun) / count * 1e3
+
+    count = 1 if SMALL else STEPS[name]
+    steps(count)
+
+    def turn() -> Figures:
+        steps(1)
+        return {name: steps(count)}
+
+    return turn
 
 
-class Control:
-    """The socket of libprof.so in this process (docs/guide/control.md); absent under other tools."""
+def launch() -> Turn:
+    """Empty kernels, one after another."""
+    if SMALL:
+        return lambda: {"launch": 1000.0}
+    library = ctypes.CDLL(os.environ["COST_EMPTY_KERNELS"])
+    library.time_of_launch.restype, library.time_of_launch.argtypes = ctypes.c_double, [ctypes.c_long]
 
-    def __init__(self) -> None:
-        self.path = pathlib.Path(os.environ.get("GPUWHY_CONTROL", "/nonexistent")) / f"{os.getpid()}.sock"
+    def turn() -> Figures:
+        library.time_of_launch(LAUNCHES // 10)
+        return {"launch": library.time_of_launch(LAUNCHES)}
 
-    def say(self, request: str) -> dict:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(5)
-            connection.connect(str(self.path))
-            connection.sendall(f"{request}\n".encode())
-            return json.loads(connection.makefile().readline())
+    turn()
+    return turn
+
+
+def control(request: str) -> dict:
+    """What libprof.so in this process says on its socket (docs/guide/control.md); empty if there is none."""
+    path = pathlib.Path(os.environ.get("GPUWHY_CONTROL", "/nonexistent")) / f"{os.getpid()}.sock"
+    if not path.exists():
+        return {}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(5)
+        connection.connect(str(path))
+        connection.sendall(f"{request}\n".encode())
+        return json.loads(connection.makefile().readline())
 
 
 @torch.no_grad()
-def decode() -> dict[str, float]:
+def decode() -> Turn:
     """A step that decodes one token of eight sequences, as one graph.
 
-    Under gpuwhy's default also after recording has ended, and in a capture by command, between two steps of which nothing
-    runs while recording is switched.
+    With COST_DECODE=later it runs until gpuwhy has ended recording, and with `capture` a capture is started by command,
+    while no graph runs.
     """
     model = model_of(16)
     ids = torch.randint(5, VOCABULARY, (8, 1), device=DEVICE)
@@ -101,11 +137,12 @@ def decode() -> dict[str, float]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         token = forward()
-    host = torch.empty(8, dtype=token.dtype).pin_memory() if DEVICE == "cuda" else torch.empty(8, dtype=token.dtype)
+    host = torch.empty(8, dtype=token.dtype)
+    host = host if SMALL else host.pin_memory()
 
-    def window(seconds: float) -> float:
-        times, until = [], time.perf_counter() + seconds
-        while time.perf_counter() < until:
+    def steps(count: int = REPLAYS) -> float:
+        times = []
+        for _ in range(count):
             begun = time.perf_counter()
             graph.replay()
             host.copy_(token, non_blocking=True)
@@ -113,75 +150,106 @@ def decode() -> dict[str, float]:
             times.append(time.perf_counter() - begun)
         return statistics.median(times) * 1e3
 
-    window(0.2)
-    figures = {"decode_start": window(WINDOW)}
-    control = Control()
-    if os.environ.get("COST_LONG") and control.path.exists():
-        until = time.monotonic() + ENDS_WITHIN
-        while control.say("status")["state"] == "capturing" and time.monotonic() < until:
-            window(0.2)
-        if control.say("status")["state"] == "waiting":
-            window(SETTLES)
-            figures["decode_later"] = window(WINDOW)
-            if control.say("start").get("changed"):
-                window(SETTLES)
-                figures["decode_capture"] = window(WINDOW)
-    return figures
+    def run_for(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            steps(10)
+
+    which, begun = os.environ.get("COST_DECODE"), time.monotonic()
+    if which == "capture":
+        control("start")
+    while which == "later" and time.monotonic() < begun + ENDS_WITHIN and control("status").get("state", "capturing") == "capturing":
+        run_for(0.5)
+    run_for(SETTLES)
+
+    def turn() -> Figures:
+        steps(REPLAYS // 10)
+        return {"decode": steps(), "state": control("status").get("state", "")}
+
+    return turn
 
 
-def percentile(values: list[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
-def serving(concurrency: tuple[int, ...] = CONCURRENCY) -> dict[str, float]:
-    """Continuous batching of transformers, without CUDA graphs: time from one token of a request to its next."""
-    model = model_of(8)
+def serving() -> Turn:
+    """Continuous batching of transformers, without CUDA graphs: times from one token of a request to its next."""
+    model = model_of(4)
     model.set_attn_implementation("paged|sdpa")
     batching = ContinuousBatchingConfig(
         num_blocks=96, max_batch_tokens=2560, use_cuda_graph=False, use_async_batching=False, allow_block_sharing=False)
+    generation = GenerationConfig(
+        max_new_tokens=TOKENS, do_sample=False, eos_token_id=VOCABULARY + 1, pad_token_id=0)
+    manager = model.init_continuous_batching(generation_config=generation, continuous_batching_config=batching)
+    manager.start()
     choose = random.Random(1)
 
-    def answer(requests: int, tokens: int) -> list[float]:
-        generation = GenerationConfig(
-            max_new_tokens=tokens, do_sample=False, eos_token_id=VOCABULARY + 1, pad_token_id=0)
-        prompts = [[choose.randrange(5, VOCABULARY) for _ in range(32)] for _ in range(requests)]
-        answers = model.generate_batch(
-            inputs=prompts, generation_config=generation, continuous_batching_config=batching, record_timestamps=True)
-        stamps = [answer.timestamps for answer in answers.values()]
-        if len(stamps) != requests or any(len(times) != tokens for times in stamps):
-            raise RuntimeError(f"{requests} requests got {[len(times) for times in stamps][:9]} of {tokens} tokens")
-        return [(later - earlier) * 1e3 for times in stamps for earlier, later in zip(times, times[1:])]
+    def answer(requests: int) -> list[float]:
+        manager.add_requests(
+            [[choose.randrange(5, VOCABULARY) for _ in range(32)] for _ in range(requests)], record_timestamps=True)
+        finished, until = [], time.monotonic() + 30
+        while len(finished) < requests:
+            result = manager.get_result(timeout=1)
+            if result is not None and result.is_finished():
+                finished.append(result)
+            elif time.monotonic() > until or not manager.is_running():
+                raise RuntimeError(f"{len(finished)} of {requests} answers")
+        # All requests get their tokens in the same iterations, so that one of them has the time of all.
+        times = finished[-1].timestamps
+        if len(times) != TOKENS:
+            raise RuntimeError(f"{len(times)} of {TOKENS} tokens")
+        return [(later - earlier) * 1e3 for earlier, later in zip(times, times[1:])]
 
-    answer(8, 10)
-    figures = {}
-    for requests in concurrency:
-        times = answer(requests, TOKENS)
-        figures |= {f"serving_{requests}_p50": percentile(times, 0.5), f"serving_{requests}_p99": percentile(times, 0.99)}
-    return figures
+    for requests in CONCURRENCY:
+        answer(requests)
+
+    def turn() -> Figures:
+        return {f"serving_{requests}": answer(requests)[1:] for requests in CONCURRENCY}
+
+    return turn
 
 
-PROGRAMS: dict[str, Callable[[], dict[str, float]]] = {
-    "mlp": lambda: training("mlp"), "gpt": lambda: training("gpt"), "resnet": lambda: training("resnet"),
-    "decode": decode, "serving": serving, "serving_8": lambda: serving((8,))}
+PROGRAMS: dict[str, Callable[[], Turn]] = {
+    "mlp": lambda: training("mlp"), "gpt": lambda: training("gpt"), "resnet": lambda: training("resnet"), "launch": launch,
+    "decode": decode, "serving": serving}
 
 
-def measure(names: list[str], profiler: bool = False) -> dict[str, float]:
-    """Figures of programs, one after the other in this process; with `profiler` each under a
-    torch.profiler of its own, with its defaults."""
-    figures = {}
+def take_turns(names: list[str], requests: TextIO, answers: TextIO, library: str | None = None, profiler: bool = False) -> None:
+    """Sets the programs up, says so, and runs the one that each line of `requests` names, until there are no more.
+
+    With `profiler` each turn is recorded by torch.profiler with its defaults. Answers are lines of JSON; a program that
+    fails has an `error`, as all have if `library` is not loaded.
+    """
+
+    def say(answer: dict) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    turns, errors = {}, {}
     for name in names:
-        with torch.profiler.profile() if profiler else contextlib.nullcontext():
-            figures |= PROGRAMS[name]()
-        # Memory of a program is released before the next one.
-        gc.collect()
-        torch.cuda.empty_cache()
-    return figures
+        try:
+            turns[name] = PROGRAMS[name]()
+        except Exception as error:  # noqa: BLE001
+            errors[name] = f"{type(error).__name__}: {error}"[:300]
+    if library and library not in pathlib.Path("/proc/self/maps").read_text():
+        turns, errors = {}, {name: f"{library} was not loaded" for name in names}
+    say({"ready": list(turns), "errors": errors})
+    for line in requests:
+        try:
+            with torch.profiler.profile() if profiler else contextlib.nullcontext():
+                figures = turns[line.strip()]()
+            say(figures)
+        except Exception as error:  # noqa: BLE001
+            say({"error": f"{type(error).__name__}: {error}"[:300]})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("requests", type=pathlib.Path)
+    parser.add_argument("answers", type=pathlib.Path)
     parser.add_argument("names", nargs="+", choices=PROGRAMS, metavar="NAME", help=", ".join(PROGRAMS))
-    print(json.dumps(measure(parser.parse_args().names)), flush=True)
+    options = parser.parse_args()
+    with open(options.requests) as requests, open(options.answers, "w") as answers:
+        take_turns(options.names, requests, answers)
+    # A server's thread would go on.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -2,20 +2,21 @@
 
     python3 benches/gpu/overhead.py --bin target/release --out FILE.json [--budget SECONDS]
 
-PyTorch is imported once, in a process that never calls CUDA; each run is a fork of it, so that a run takes the seconds of
-its program alone. A round runs each program under all tools of the round, in random order. The result is the median over
-the rounds of a tool's time divided by the bare time *of the same round*, because clocks and other tenants move times by
-several percent within minutes. The programs time themselves (measured_programs.py), without their start.
+PyTorch is imported once, in a process that never calls CUDA. A generation is a fork of it for each program and tool, all
+alive at the same time: a turn is one short repetition of a program in one of them, while the others wait. A round gives
+each a turn, program by program, the tools in random order, so a turn and its bare turn are less than a second apart:
+the speed of a host changes by tens of percent within 20 seconds. The tool's cost in a process is partly decided when the
+process starts, so there are several generations.
 
-nsys has to start its program: it has a process of its own, compared with a bare process of its own in the same round.
+nsys has to start its program: it has one process for all generations, which takes turns like the others.
 
-FILE is written after each run (measured.py). No round begins that would not end within the budget, unless it is the
-first. `publish.py` puts two such files into the documentation.
+FILE is written after each round (measured.py). `publish.py` puts two such files into the documentation.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import contextlib
 import ctypes
 import dataclasses
@@ -24,10 +25,11 @@ import json
 import os
 import pathlib
 import random
-import re
 import select
 import shutil
 import signal
+import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -37,99 +39,46 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "
 
 import machine as machines  # noqa: E402
 from harness import REPOSITORY, Suite, find_nsys  # noqa: E402
-from measured import BARE, OWN_BARE, Measured  # noqa: E402
+from measured import AGAIN, BARE, GENERATIONS, Measured  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Longest run of one program, seconds: nsys takes 15 for what lasts 4.
-RUN_LIMIT = 60.0
-# Time from its figures to its end that a fork may take, seconds.
-ENDS_WITHIN = 5.0
-NSYS = ["-t", "cuda", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "report"]
-# Tool -> variables of its library; and the library, by the name of the option.
+NSYS = ["-t", "cuda", "-s", "none", "--cpuctxsw=none", "-f", "true"]
+# Longest set-up of all processes of a generation, longest turn, and longest ends, seconds.
+SET_UP_WITHIN, TURN_WITHIN, ENDS_WITHIN, NSYS_ENDS_WITHIN = 60.0, 20.0, 4.0, 12.0
+# Tools that have a turn in one of so many rounds, with their programs or in all.
+EVERY = {
+    "full": 3, "torch": 4, "nsys": 3, "again serving": 2, "floor serving": 2, "auto serving": 2, "again decode": 2,
+    "capture decode": 2}
+# Variables of libprof.so for each variant of gpuwhy. `later` and `capture` are the default's decode step, after recording
+# has ended, and in a capture by command.
 VARIABLES = {
-    "floor": {}, "gpuwhy": {}, "monitor": {"GPUWHY_MODE": "monitor"}, "auto": {"GPUWHY_MODE": "auto"},
-    "full": {"GPUWHY_MODE": "full"}}
-# A tool runs in one of so many rounds; those that are not here in each.
-EVERY = {"floor": 2, "auto": 2, "again": 3, "full": 3, "torch": 3, "nsys": 4}
+    "gpuwhy": {}, "later": {"COST_DECODE": "later"}, "capture": {"COST_DECODE": "capture", "GPUWHY_CAPTURE_RANGE": "command"},
+    "monitor": {"GPUWHY_MODE": "monitor"}, "auto": {"GPUWHY_MODE": "auto"}, "full": {"GPUWHY_MODE": "full"}}
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """Programs that one process runs, and the tools that run them."""
+    """Programs that one process runs, and the tools of which each has such a process."""
 
     name: str
     programs: tuple[str, ...]
     tools: tuple[str, ...]
-    # What the process is called.
-    title: str = "train.py"
 
 
 ITEMS = (
-    Item("training", ("mlp", "gpt", "resnet"), (BARE, "again", "floor", "gpuwhy", "monitor", "full", "torch")),
-    Item("decode", ("decode",), (BARE, "floor", "gpuwhy", "monitor", "torch"), "decode.py"),
-    Item("serving", ("serving",), (BARE, "floor", "gpuwhy", "monitor", "auto", "torch"), "server.py"),
-    Item("launch", (), (BARE, "again", "floor", "gpuwhy", "monitor", "full")),
-    Item("nsys", ("mlp", "gpt", "resnet", "decode", "serving_8"), (OWN_BARE, "nsys")),
+    Item("train", ("mlp", "gpt", "resnet", "launch"), (BARE, AGAIN, "floor", "gpuwhy", "monitor", "full", "torch")),
+    Item("decode", ("decode",), (BARE, AGAIN, "floor", "gpuwhy", "later", "capture", "monitor", "torch")),
+    Item("server", ("serving",), (BARE, AGAIN, "floor", "gpuwhy", "monitor", "auto", "torch")),
 )
-LAUNCH = ["launch", "20000", "--reps", "3"]
 
 
-def runs_in(tool: str, number: int) -> bool:
-    """True if the tool runs in this round. Tools that run seldom do so in different rounds."""
-    every = EVERY.get("nsys" if tool == OWN_BARE else tool, 1)
-    offset = 1 if tool in ("torch", "auto") else 2 if tool == "full" else 0
-    return number % every == offset % every
+def has_turn(tool: str, program: str, number: int) -> bool:
+    """True if the tool has a turn of the program in the round."""
+    return number % EVERY.get(f"{tool} {program}", EVERY.get(tool, 1)) == 0
 
 
 class Failed(Exception):
-    """A run without a figure."""
-
-
-def forked(work: Callable[[], dict], variables: dict[str, str], limit: float) -> tuple[dict, list[float], str]:
-    """Result of a function in a fork of this process, the fork's CPU seconds and peak MiB, and how it ended if not well.
-
-    Raises Failed if there is no result.
-    """
-    read, write = os.pipe()
-    process = os.fork()
-    if process == 0:
-        os.close(read)
-        os.setsid()
-        os.environ.update(variables)
-        # libprof.so and the programs may print.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001
-            result = {"error": f"{type(error).__name__}: {error}"[:300]}
-        os.write(write, json.dumps(result).encode())
-        os.close(write)
-        # As at the end of a program, so that the library writes its last records.
-        ctypes.CDLL(None).exit(0)
-    os.close(write)
-    said, end = b"", time.monotonic() + limit
-    with contextlib.closing(os.fdopen(read, "rb", buffering=0)) as pipe:
-        while (left := end - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
-            part = pipe.read(65536)
-            if not part:
-                break
-            said += part
-    pidfd = os.pidfd_open(process)
-    ended = select.select([pidfd], [], [], max(0.5, min(ENDS_WITHIN, end - time.monotonic())))[0]
-    os.close(pidfd)
-    if not ended:
-        os.killpg(process, signal.SIGKILL)
-    _, status, used = os.wait4(process, 0)
-    try:
-        result = json.loads(said)
-    except ValueError:
-        raise Failed(f"no figures, status {status}") from None
-    if "error" in result:
-        raise Failed(result["error"])
-    ending = "" if status == 0 else f"ended with status {status}" if ended else "had to be killed at its end"
-    return result, [used.ru_utime + used.ru_stime, used.ru_maxrss / 1024], ending
+    """A process that gave no answer, or an error."""
 
 
 def be_called(name: str) -> None:
@@ -142,122 +91,216 @@ def be_called(name: str) -> None:
     ctypes.memmove(begin, f"python3\0{name}".encode().ljust(end - begin, b"\0")[: end - begin], end - begin)
 
 
-class Rounds:
-    """Runs the programs of a round."""
+class Process:
+    """A process that takes turns: it reads names of programs and answers with lines of JSON."""
 
-    def __init__(self, suite: Suite, floor: pathlib.Path | None, measured: Measured, out: pathlib.Path, stop: float) -> None:
-        self.suite, self.floor, self.measured, self.out, self.stop = suite, floor, measured, out, stop
-        # Longest time of a run, by its item and tool, seconds.
-        self.longest: dict[tuple[str, str], float] = {}
+    def __init__(self, process: int, requests: int, answers: int) -> None:
+        self.process, self.requests, self.answers = process, requests, answers
+        self.said = b""
 
-    def variables(self, tool: str, item: Item) -> dict[str, str]:
-        """Variables of a process under a tool, in a fresh folder."""
-        folder = pathlib.Path(tempfile.mkdtemp(dir=self.suite.scratch))
-        if tool not in VARIABLES:
-            return {}
+    @classmethod
+    def forked(cls, work: Callable[[int, int], None], variables: dict[str, str], others: list[Process]) -> Process:
+        """Runs `work`, which gets the ends of two pipes, in a fork. It must not keep the pipes of `others` open."""
+        (requests, ask), (hear, answers) = os.pipe(), os.pipe()
+        process = os.fork()
+        if process == 0:
+            for descriptor in [ask, hear, *(one for other in others for one in (other.requests, other.answers))]:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+            os.setsid()
+            os.environ.update(variables)
+            # libprof.so and the programs may print.
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            with contextlib.suppress(BaseException):
+                work(requests, answers)
+            # As at the end of a program, so that the library writes its last records.
+            ctypes.CDLL(None).exit(0)
+        os.close(requests)
+        os.close(answers)
+        return cls(process, ask, hear)
+
+    def hear(self, until: float) -> dict:
+        """The next answer. Raises Failed."""
+        while b"\n" not in self.said:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
+                raise Failed("no answer in time")
+            part = os.read(self.answers, 1 << 16)
+            if not part:
+                raise Failed("it ended")
+            self.said += part
+        line, _, self.said = self.said.partition(b"\n")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Failed(answer["error"])
+        return answer
+
+    def turn(self, program: str) -> dict:
+        """Figures of one turn. Raises Failed."""
+        try:
+            os.write(self.requests, f"{program}\n".encode())
+        except OSError as error:
+            raise Failed(f"it ended: {error}") from None
+        return self.hear(time.monotonic() + TURN_WITHIN)
+
+    def close(self) -> None:
+        """Tells it to end."""
+        os.close(self.requests)
+
+    def wait(self, until: float) -> None:
+        """Waits for its end, and kills it if that does not come."""
+        descriptor = os.pidfd_open(self.process)
+        if not select.select([descriptor], [], [], max(0.0, until - time.monotonic()))[0]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process, signal.SIGKILL)
+        os.close(descriptor)
+        os.waitpid(self.process, 0)
+        os.close(self.answers)
+
+
+class Programs:
+    """Starts processes of programs under tools."""
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+        self.floor: pathlib.Path | None = None
+        self.empty_kernels = suite.scratch / "libempty_kernels.so"
+
+    def build(self) -> None:
+        """Compiles the libraries; without one its tool or program is left out, with a printed reason."""
+        try:
+            self.floor = self.suite.compile_injection(HERE / "floor.cpp")
+        except (FileNotFoundError, RuntimeError) as error:
+            print(f"floor: left out, {error}", flush=True)
+        nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+        if pathlib.Path(nvcc).exists():
+            run = self.suite.run("nvcc", [
+                nvcc, "-O2", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-o", self.empty_kernels, HERE / "empty_kernels.cu"])
+            print(run.stderr.strip()[-300:] if run.code else "built", flush=True)
+
+    def folder(self) -> pathlib.Path:
+        return pathlib.Path(tempfile.mkdtemp(dir=self.suite.scratch))
+
+    def variables(self, tool: str, item: Item, folder: pathlib.Path) -> dict[str, str]:
+        own = {"COST_EMPTY_KERNELS": str(self.empty_kernels)}
         if tool == "floor":
             by_nodes = {"FLOOR_RECORDS": "nodes"} if item.name == "decode" else {}
-            return {"CUDA_INJECTION64_PATH": str(self.floor), **by_nodes}
-        long = {"COST_LONG": "1"} if tool == "gpuwhy" else {}
+            return {"CUDA_INJECTION64_PATH": str(self.floor), **by_nodes, **own}
+        if tool not in VARIABLES:
+            return own
         return {
             "CUDA_INJECTION64_PATH": str(self.suite.library), "GPUWHY_REPORT": "off", "GPUWHY_CONTROL": str(folder),
-            "GPUWHY_OUTPUT": str(folder / "%p.gpuwhy"), "XDG_STATE_HOME": str(folder), **VARIABLES[tool], **long}
+            "GPUWHY_OUTPUT": str(folder / f"{item.name}-{tool}.gpuwhy"), "XDG_STATE_HOME": str(folder), **VARIABLES[tool], **own}
 
-    def in_fork(self, item: Item, tool: str) -> tuple[dict, list[float], str]:
-        """One run of PyTorch programs."""
-        variables = self.variables(tool, item)
-        library = variables.get("CUDA_INJECTION64_PATH")
+    def start(self, item: Item, tool: str, folder: pathlib.Path, others: list[Process]) -> Process:
+        """A fork that sets up the programs of the item under the tool."""
+        variables = self.variables(tool, item, folder)
 
-        def work() -> dict:
+        def work(requests: int, answers: int) -> None:
             import measured_programs
 
-            be_called(item.title)
-            figures = measured_programs.measure(list(item.programs), tool == "torch")
-            if library and library not in pathlib.Path("/proc/self/maps").read_text():
-                raise Failed(f"{library} was not loaded")
-            return figures
+            be_called(f"{item.name}.py")
+            with os.fdopen(requests) as read, os.fdopen(answers, "w") as write:
+                measured_programs.take_turns(
+                    list(item.programs), read, write, variables.get("CUDA_INJECTION64_PATH"), tool == "torch")
 
-        return forked(work, variables, min(RUN_LIMIT, self.stop - time.monotonic()))
+        return Process.forked(work, variables, others)
 
-    def launch(self, tool: str) -> dict:
-        """One run of empty kernels."""
-        command = [str(self.suite.microbench), *LAUNCH]
-        if tool == "nsys":
-            command = [self.suite.nsys, "profile", *NSYS, *command]
-        return {"launch": float(self.printed(f"launch-{tool}", command, tool, r"time_per_operation_ns=([\d.]+)"))}
+    def start_nsys(self) -> Process:
+        """One process of all programs under nsys, which loads PyTorch itself."""
+        folder = self.folder()
+        fifos = [folder / "requests", folder / "answers"]
+        for fifo in fifos:
+            os.mkfifo(fifo)
+        # Opened for both, so that neither side waits for the other.
+        requests, answers = (os.open(fifo, os.O_RDWR | os.O_CLOEXEC) for fifo in fifos)
+        names = [name for item in ITEMS for name in item.programs]
+        command = [
+            self.suite.nsys, "profile", *NSYS, "-o", str(folder / "report"), sys.executable, "-W", "ignore",
+            str(HERE / "measured_programs.py"), *map(str, fifos), *names]
+        environment = {**os.environ, **self.suite.nsys_environment(), "COST_EMPTY_KERNELS": str(self.empty_kernels)}
+        with open(folder / "said", "wb") as said:
+            process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said, start_new_session=True)
+        return Process(process.pid, requests, answers)
 
-    def printed(self, name: str, command: list[str], tool: str, pattern: str) -> str:
-        """What a process prints. Raises Failed."""
-        extra = self.suite.nsys_environment() if tool == "nsys" else self.variables(tool, ITEMS[3])
-        run = self.suite.run(name, command, extra=extra, limit=min(RUN_LIMIT, self.stop - time.monotonic()))
-        match = re.search(pattern, run.stdout)
-        recorded = tool != "nsys" or any(run.folder.glob("report.*"))
-        shutil.rmtree(run.folder, ignore_errors=True)
-        if match is None or not recorded:
-            raise Failed(f"{run.ending()}: {(run.stderr.strip() or 'nothing recorded').splitlines()[-1][:200]}")
-        return match[1]
 
-    def alone(self, item: Item, tool: str) -> dict:
-        """Figures of PyTorch programs in a process that was started for them, and of empty kernels."""
-        command = [sys.executable, "-W", "ignore", str(HERE / "measured_programs.py"), *item.programs]
-        wrapped = [self.suite.nsys, "profile", *NSYS, *command] if tool == "nsys" else command
-        figures = json.loads(self.printed(f"alone-{tool}", wrapped, tool, r"(?m)^(\{.*\})$"))
-        return {**figures, **self.launch(tool)}
+class Rounds:
+    """Generations of processes, and their turns."""
 
-    def run(self, item: Item, tool: str, number: int) -> None:
-        """One run; its figures, or why there are none, go into the file."""
-        began = time.monotonic()
-        used, ending = None, ""
-        try:
-            if item.name == "nsys":
-                figures = self.alone(item, tool)
-            elif item.programs:
-                figures, used, ending = self.in_fork(item, tool)
-            else:
-                figures = self.launch(tool)
-            self.measured.add(number, item.name, tool, figures, used)
-            said = " ".join([*(f"{name} {value:.4g}" for name, value in figures.items()), ending])
-            if ending:
-                self.measured.failed(number, item.name, tool, f"{ending}, after its figures")
-        except (Failed, OSError, ValueError) as error:
-            said = f"failed: {error}"
-            self.measured.failed(number, item.name, tool, str(error))
-        self.measured.save(self.out)
-        seconds = time.monotonic() - began
-        self.longest[item.name, tool] = max(self.longest.get((item.name, tool), 0.0), seconds)
-        print(f"round {number} {item.name} {tool}: {said} ({seconds:.1f} s)", flush=True)
+    def __init__(self, programs: Programs, measured: Measured, out: pathlib.Path, without: set[str]) -> None:
+        self.programs, self.measured, self.out, self.without = programs, measured, out, without
+        self.nsys: Process | None = None
 
-    def tools(self, item: Item, number: int, without: set[str]) -> list[str]:
-        return [tool for tool in item.tools if tool not in without and runs_in(tool, number)]
+    def set_up(self, items: list[Item], folder: pathlib.Path) -> dict[tuple[str, str], Process]:
+        """Starts all processes of a generation; those that are ready, by program and tool."""
+        started = {}
+        for item in items:
+            for tool in item.tools:
+                if tool not in self.without:
+                    others = [*started.values(), *([self.nsys] if self.nsys else [])]
+                    started[item, tool] = self.programs.start(item, tool, folder, others)
+        self.all = list(started.values())
+        until, ready = time.monotonic() + SET_UP_WITHIN, {}
+        for (item, tool), process in started.items():
+            try:
+                answer = process.hear(until)
+                for name, error in answer["errors"].items():
+                    self.measured.failed(name, tool, error)
+                ready |= {(name, tool): process for name in answer["ready"]}
+            except Failed as error:
+                self.measured.failed(item.name, tool, f"set-up: {error}")
+        return ready
 
-    def fits(self, number: int, items: list[Item], without: set[str]) -> bool:
-        """True if the round is expected to end in time, or is the first."""
-        expected = sum(self.longest.get((item.name, tool), 0.0) for item in items for tool in self.tools(item, number, without))
-        return not self.longest or time.monotonic() + expected < self.stop
-
-    def round(self, number: int, items: list[Item], without: set[str]) -> bool:
-        """One round; False if the time was over within it."""
-        began, choose = time.monotonic(), random.Random(number)
-        self.measured.begin_round(number)
-        for item in choose.sample(items, len(items)):
-            tools = self.tools(item, number, without)
+    def round(self, ready: dict[tuple[str, str], Process], number: int, choose: random.Random) -> None:
+        """A turn of each program and tool."""
+        programs = list(dict.fromkeys(name for name, _ in ready))
+        for program in choose.sample(programs, len(programs)):
+            tools = [tool for name, tool in ready if name == program and has_turn(tool, program, number)]
+            figures = {}
             for tool in choose.sample(tools, len(tools)):
-                if time.monotonic() > self.stop - 5:
-                    return False
-                self.run(item, tool, number)
-        self.measured.end_round(number, time.monotonic() - began)
+                try:
+                    figures[tool] = ready[program, tool].turn(program)
+                except (Failed, ValueError) as error:
+                    del ready[program, tool]
+                    self.measured.failed(program, tool, str(error))
+                    print(f"{program} {tool}: {error}", flush=True)
+            self.measured.add(program, figures)
         self.measured.save(self.out)
-        print(f"round {number}: {time.monotonic() - began:.1f} s", flush=True)
-        return True
 
-
-def build_floor(suite: Suite) -> pathlib.Path | None:
-    """Builds libfloor.so; None, with a printed reason, if that fails."""
-    try:
-        return suite.compile_injection(HERE / "floor.cpp")
-    except (FileNotFoundError, RuntimeError) as error:
-        print(f"floor: left out, {error}", flush=True)
-        return None
+    def generation(self, items: list[Item], number: int, end: float) -> None:
+        """Processes, and as many rounds as end in time, at least one."""
+        began, folder = time.monotonic(), self.programs.folder()
+        ready = self.set_up(items, folder)
+        if self.nsys and number == 0:
+            try:
+                answer = self.nsys.hear(time.monotonic() + SET_UP_WITHIN)
+                self.nsys_programs = answer["ready"]
+                print(f"nsys: {answer}", flush=True)
+            except Failed as error:
+                self.measured.failed("all", "nsys", str(error))
+                self.nsys_programs = []
+        if self.nsys:
+            ready |= {(name, "nsys"): self.nsys for name in self.nsys_programs}
+        print(f"generation {number}: {len(ready)} programs set up after {time.monotonic() - began:.1f} s", flush=True)
+        self.measured.begin_generation(number)
+        choose, rounds = random.Random(number), []
+        while not rounds or time.monotonic() + statistics.mean(rounds) + ENDS_WITHIN < end:
+            start = time.monotonic()
+            self.round(ready, len(rounds), choose)
+            rounds.append(time.monotonic() - start)
+        for process in self.all:
+            process.close()
+        until = time.monotonic() + ENDS_WITHIN
+        for process in self.all:
+            process.wait(until)
+        self.measured.end_generation(number, time.monotonic() - began)
+        self.measured.save(self.out)
+        print(f"generation {number}: {len(rounds)} rounds of {min(rounds):.1f} to {max(rounds):.1f} s, {time.monotonic() - began:.1f} s", flush=True)
+        for trace in folder.glob("decode-later*"):
+            shutil.copyfile(trace, self.out.with_name(f"{self.out.stem}-{trace.name}"))
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def parse() -> argparse.Namespace:
@@ -265,13 +308,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "target" / "release",
                         help="folder with gpuwhy and libprof.so")
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="FILE")
-    parser.add_argument("--rounds", type=int, default=12, help="rounds at most (default 12)")
-    parser.add_argument("--budget", type=float, default=540.0, metavar="SECONDS",
-                        help="begin no round that would not end within this time (default 540)")
+    parser.add_argument("--budget", type=float, default=260.0, metavar="SECONDS", help="for all generations (default 260)")
+    parser.add_argument("--generations", type=int, default=GENERATIONS, help=f"default {GENERATIONS}")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", choices=[item.name for item in ITEMS],
                         help=", ".join(item.name for item in ITEMS))
     parser.add_argument("--without", action="append", default=[], metavar="TOOL")
-    parser.add_argument("--microbench", type=pathlib.Path, help="built microbench (default: built here with nvcc)")
     parser.add_argument("--nsys", default=find_nsys())
     parser.add_argument("--nsys-libs", metavar="DIR", default=os.environ.get("GPUWHY_NSYS_LIBS"),
                         help="folder with libdw.so.1 and libelf.so.1 for nsys's importer")
@@ -284,26 +325,34 @@ def main() -> int:
     folder = options.out.resolve().parent
     folder.mkdir(parents=True, exist_ok=True)
     suite = Suite(options.bin.resolve(), folder, options.nsys, options.nsys_libs, log_name=f"{options.out.stem}-log.txt")
-    if options.microbench:
-        suite.microbench = options.microbench.resolve()
-    else:
-        suite.build_microbench()
-    floor = build_floor(suite)
-    without = {*options.without, *(() if floor else ("floor",)), *(() if suite.nsys else ("nsys", OWN_BARE))}
-    items = [item for item in ITEMS if not options.only or item.name in options.only]
-    measured = Measured(machines.describe(suite))
-    measured.begin()
-    import measured_programs  # noqa: F401
+    programs = Programs(suite)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        building = pool.submit(lambda: (programs.build(), machines.describe(suite))[1])
+        import measured_programs  # noqa: F401
 
+        measured = Measured(building.result())
     gc.freeze()
+    measured.begin()
+    rounds = Rounds(programs, measured, options.out, {*options.without, *(() if programs.floor else ("floor",))})
+    if suite.nsys and "nsys" not in options.without:
+        rounds.nsys = programs.start_nsys()
     print(f"loaded after {time.monotonic() - began:.1f} s", flush=True)
-    rounds = Rounds(suite, floor, measured, options.out, began + options.budget)
-    for number in range(options.rounds):
-        if not rounds.fits(number, items, without) or not rounds.round(number, items, without):
-            break
+    items = [item for item in ITEMS if not options.only or item.name in options.only]
+    for number in range(options.generations):
+        left = began + options.budget - time.monotonic()
+        rounds.generation(items, number, time.monotonic() + left / (options.generations - number))
+    if rounds.nsys:
+        rounds.nsys.close()
+        # It must have recorded something.
+        until = time.monotonic() + NSYS_ENDS_WITHIN
+        while not list(suite.scratch.glob("*/report.*")) and time.monotonic() < until:
+            time.sleep(0.5)
+        found = [f"{file.name}, {file.stat().st_size} bytes" for file in suite.scratch.glob("*/report.*")]
+        print("nsys:", *(found or ["no report in time"]), flush=True)
+        os.killpg(rounds.nsys.process, signal.SIGKILL)
     shutil.rmtree(suite.scratch, ignore_errors=True)
     print("\n" + measured.table())
-    return 0 if measured.complete() and not measured.errors else 1
+    return 0 if not measured.errors else 1
 
 
 if __name__ == "__main__":

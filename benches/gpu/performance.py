@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 
-from measured import ENOUGH_ROUNDS, Measured, apart
+from measured import Measured, apart
 
 # Width of the text, columns.
 WIDTH = 120
@@ -16,7 +16,7 @@ WIDTH = 120
 ROWS = {
     "gpt": "GPT training", "resnet": "ResNet-50 training", "mlp": "MLP training, 280 tiny kernels a step",
     "launch": "empty kernels, one after another", "decode_start": "decode step as one CUDA graph: at the start",
-    "decode_later": "after ten seconds", "decode_capture": "in a capture by command after that"} | {
+    "decode_later": "after ten seconds", "decode_capture": "in a capture by command"} | {
     f"serving_{requests}_{part}": f"server, {requests} request{'s' if requests > 1 else ''} at a time: a token, {part.upper()}"
     for requests in (1, 8, 64) for part in ("p50", "p99")}
 # Tools and their names, in the order of the columns.
@@ -33,7 +33,7 @@ class Target:
     row: str
     tool: str
     limit: float
-    base: str | None = None
+    base: str = "bare"
 
 
 TARGETS = [
@@ -55,7 +55,7 @@ def judged(target: Target, measured: Measured) -> str:
     if cost is None:
         return f"| {target.text} | {target.limit:.3f} | not measured | |"
     if cost.interval is None:
-        return f"| {target.text} | {target.limit:.3f} | {cost.middle:.3f} | rounds: {cost.rounds} |"
+        return f"| {target.text} | {target.limit:.3f} | {cost.middle:.3f} | turns: {cost.turns} |"
     low, high = cost.interval
     met = "met" if high <= target.limit else "**missed**" if low > target.limit else "open: the limit is in the interval"
     return f"| {target.text} | {target.limit:.3f} | {cost.middle:.3f} ({low:.3f} to {high:.3f}) | {met} |"
@@ -81,34 +81,23 @@ def costs(measured: Measured) -> list[str]:
     return lines
 
 
-def resources(measured: Measured) -> list[str]:
-    """CPU time and peak memory of the processes."""
-    tools = ["bare", *(tool for tool in TOOLS if measured.used("training", tool) or measured.used("serving", tool))]
-    lines = [f"| process | {' | '.join(TOOLS.get(tool, tool) for tool in tools)} |", "|---" * (len(tools) + 1) + "|"]
-    for program in ("training", "decode", "serving"):
-        used = [measured.used(program, tool) for tool in tools]
-        if any(used):
-            lines.append(f"| {program} | {' | '.join(f'{one[0]:.1f}, {one[1]:.0f}' if one else '' for one in used)} |")
-    return lines
-
-
 def agreement(runs: list[Measured]) -> str:
     """Whether the intervals of the runs overlap."""
     if len(runs) < 2:
         return "There was one run."
-    different = apart(runs)
-    pairs = sum(1 for row in runs[0].rows() for tool in runs[0].tools()
-                if all((cost := run.cost(row, tool)) and cost.interval for run in runs))
+    different, pairs = apart(runs)
     if not different:
-        return f"Of all {pairs} pairs of a row and a tool with an interval in both runs, the intervals overlap."
-    return f"The intervals of the two runs overlap for {pairs - len(different)} of {pairs} pairs of a row and a tool, not for: " + "; ".join(
-        different) + "."
+        return f"The intervals of the two runs overlap for all {pairs} pairs of a row and a tool."
+    return (f"The intervals of the two runs overlap for {pairs - len(different)} of {pairs} pairs of a row and a tool, not for: "
+            f"{'; '.join(different)}.")
 
 
 def document(runs: list[Measured], measured: Measured) -> str:
     """`measured` has the rounds of all runs."""
-    began = " and ".join(f"{run.began} ({len(run.complete())} rounds, load {run.load:.1f})" for run in runs)
-    rare = f"A tool that ran in fewer than {ENOUGH_ROUNDS} rounds has no interval, but the number of rounds."
+    def turns(run: Measured) -> str:
+        return " + ".join(str(max(map(len, one["rows"].values()))) for one in run.finished())
+
+    began = " and ".join(f"{run.began} ({turns(run)} rounds in {len(run.finished())} generations, load {run.load:.1f})" for run in runs)
     lines = [
         "# Performance",
         "",
@@ -124,29 +113,22 @@ def document(runs: list[Measured], measured: Measured) -> str:
         "## Added time",
         "",
         *textwrap.wrap(
-            "Median over the rounds of the time under a tool over the bare time of the same round, minus 1, and the interval that "
-            "holds the median at 95 % (bootstrap). *No difference*: 0 is in the interval, or all of it is below. *Bare again* is "
-            "a second bare run, and shows what the method can tell. nsys is compared with a bare process of its own. CUPTI only "
-            f"records the nodes of the decode step. {rare}", WIDTH),
+            "Time under a tool over the bare time of the same round, minus 1: the median of the generations, each the median of "
+            "its rounds, and the interval that holds it at 95 % (bootstrap of generations and of the rounds in them). *No "
+            "difference*: 0 is in the interval, or all of it is below. *Bare again* is another bare process, and shows what the "
+            "method can tell. CUPTI only records the nodes of the decode step. torch.profiler, nsys and `full` have a turn in "
+            "every third or fourth round, and nsys has one process for all generations of a run.", WIDTH),
         "",
         *costs(measured),
         "",
         *textwrap.wrap(
-            "The server is transformers' continuous batching without CUDA graphs; a token's time is from one token of a request "
-            "to its next. A capture by command records all nodes.", WIDTH),
+            "The server is transformers' continuous batching without CUDA graphs, of a Llama with 4 layers; a token's time is from "
+            "one token of a request to its next. A capture by command records all nodes.", WIDTH),
         "",
         "## Targets",
         "",
         "| target | at most | median (interval) | |",
         "|---|---|---|---|",
         *(judged(target, measured) for target in TARGETS),
-        "",
-        "## Resources",
-        "",
-        *textwrap.wrap(
-            "CPU time in s, peak memory in MiB, of a process with all models of the training, or the server at its three loads. "
-            "The default's decode step runs for more than ten seconds longer than the others.", WIDTH),
-        "",
-        *resources(measured),
     ]
     return "\n".join(lines) + "\n"

@@ -90,7 +90,7 @@ def costs_table(measured: Measured) -> str:
             costs = [str(measured.cost(row, tool) or "") for tool in tools]
             lines.append(f"| {' | '.join([name, performance.shown(bare, row), *costs])} |")
     said = (
-        f"{sentence(measured)} Medians and intervals of {len(measured.complete())} rounds on one {measured.machine['gpu']}, "
+        f"{sentence(measured)} Medians and intervals of {len(measured.turns('gpt'))} rounds on one {measured.machine['gpu']}, "
         f"{measured.began[:10]}, gpuwhy {measured.machine['gpuwhy']}; *no difference*: 0 is in the interval, or all of it is below.")
     lines += ["", *textwrap.wrap(said, performance.WIDTH)]
     return "\n".join(lines) + "\n"
@@ -115,6 +115,8 @@ def main() -> int:
     try:
         runs = [load(pathlib.Path(file)) for file in sys.argv[1:]]
         measured = merged(runs)
+        if reasons := [f"{file}: {why}" for file, run in zip(sys.argv[1:], runs) if (why := run.why_not())]:
+            raise NotMergeable("\n".join(reasons))
     except NotMergeable as error:
         print(error, file=sys.stderr)
         return 2

@@ -69,10 +69,10 @@ def overhead(budget_end: float, options: argparse.Namespace) -> Check:
         file = options.out.resolve() / "overhead" / "overhead.json"
         command = [
             sys.executable, str(REPOSITORY / "benches" / "gpu" / "overhead.py"), "--bin", str(suite.gpuwhy.parent), "--out", str(file),
-            "--microbench", str(suite.microbench), "--budget", str(int(left))]
+            "--budget", str(int(min(left, 260)))]
         command += ["--nsys", suite.nsys] if suite.nsys else []
         command += ["--nsys-libs", suite.nsys_libraries] if suite.nsys_libraries else []
-        run = suite.run("overhead", command, limit=left + 30)
+        run = suite.run("overhead", command, limit=left + 60)
         print(run.stdout if run.code == 0 else run.stderr)
         yield expect("overhead.table", run.code == 0, run.ending())
 
