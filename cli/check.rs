@@ -67,7 +67,7 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     let mut runs = Vec::new();
     let files = inputs::expanded(&args.files)?;
     for file in &files {
-        let request = Request { pid: None, capture: args.capture, window: None };
+        let request = Request { capture: args.capture, ..Request::default() };
         match Input::open(file).and_then(|input| progress::report(input, request)) {
             Err(error) => {
                 message::say(&error.to_string());

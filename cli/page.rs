@@ -16,6 +16,7 @@ use gpuwhy_compare::ranks::RanksReport;
 use gpuwhy_export::{Destination, Output, Shape};
 use gpuwhy_import::{TraceFile, stem};
 use gpuwhy_page::{Options, PageResult};
+use gpuwhy_report::operators::OperatorsBy;
 
 use crate::{inputs, interrupt, message, progress};
 
@@ -52,7 +53,7 @@ impl Target {
 /// Writes the page of one trace. Fails when the trace cannot be read or the page may not or cannot be written.
 pub fn report(trace: &Path, pid: Option<u32>, options: &Options, target: &Target) -> Result<PageResult> {
     let to = Destination::new(&target.path, Shape::Stream, target.force, &[trace.to_owned()])?;
-    let trace = inputs::open(trace, pid)?;
+    let trace = inputs::open(trace, pid)?.with_operators(Some(OperatorsBy::Operator));
     let is_named = to.is_named();
     if is_named {
         interrupt::watch()?;

@@ -24,6 +24,9 @@ const DAMAGED: u8 = 1;
 /// Exit code when a trace could not be read.
 pub const UNREADABLE: u8 = 2;
 
+/// Rows of operators without --full and --top.
+const OPERATORS: usize = 20;
+
 /// Report stored in the trace of a long run, if it matches the request and knows all gains that were `measured` since.
 /// Reading the complete file reports any damage.
 fn kept(args: &ReportArgs, input: &Input, measured: &[Measured]) -> Option<String> {
@@ -37,6 +40,7 @@ fn kept(args: &ReportArgs, input: &Input, measured: &[Measured]) -> Option<Strin
         || args.price.is_some()
         || args.capture.is_some()
         || args.pid.is_some()
+        || args.operators.is_some()
     {
         return None;
     }
@@ -128,6 +132,10 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
                     if args.ranges {
                         text.push_str(&report.range_tables());
                     }
+                    if let Some(operators) = &report.operators {
+                        let rows = if args.full { usize::MAX } else { args.top.unwrap_or(OPERATORS) };
+                        text.push_str(&operators.table(rows, style));
+                    }
                 }
                 io::stdout().write_all(text.as_bytes())?;
             }
@@ -169,7 +177,10 @@ pub fn no_capture(report: &Report, wished: u32, file: &Path) -> String {
 
 /// Makes the requested report.
 fn report(input: Input, args: &ReportArgs) -> Result<Report, OpenError> {
-    progress::report(input, Request { pid: args.pid, capture: args.capture, window: window(args) })
+    progress::report(
+        input,
+        Request { pid: args.pid, capture: args.capture, window: window(args), operators: args.operators },
+    )
 }
 
 /// The part of the run to report, relative to its start.

@@ -57,6 +57,7 @@ mod nsys_samples;
 mod nvtx;
 mod nvtx_released;
 mod one_value;
+mod operators;
 mod page;
 mod rank_traces;
 mod real_traces;

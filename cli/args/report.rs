@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gpuwhy_inject::config;
+use gpuwhy_report::operators::OperatorsBy;
 
 use super::page::PageArgs;
 
@@ -13,6 +14,10 @@ With --json each trace gives one JSON object on one line, in the order of the fi
 is written as a page that opens in a browser without network access; its result can be read and printed without scripts. With --open the
 page goes to gpuwhy/pages in XDG_CACHE_HOME or ~/.cache, under the name of the trace, and replaces that of an earlier call.
 Without a display the path is printed, and how to copy the page. No server is started.
+
+--operators has the numbers of PyTorch's key_averages(): from a trace of torch.profiler, or of `gpuwhy run --pytorch
+autograd-shapes-nvtx`. BY is operator, shapes, module or line. Without records of operators it guesses from the names of
+kernels, and says so. FLOPs are those of torch.profiler (with_flops), of matrix products and convolutions, add and mul.
 
 With --explain no trace is read. WORD is a term (\"kernel launches\") or a name in JSON, tables and SQL (launch, no_syncs).
 
@@ -26,6 +31,7 @@ EXAMPLES:
   gpuwhy report gpuwhy-4711.gpuwhy
   gpuwhy report --top 30 *.gpuwhy | less
   gpuwhy report --json gpuwhy-4711.gpuwhy | jq .bottleneck
+  gpuwhy report --operators=shapes gpuwhy-4711.gpuwhy
   gpuwhy report --price 2.5USD gpuwhy-4711.gpuwhy
   gpuwhy report --html report.html gpuwhy-4711.gpuwhy
   gpuwhy report --open gpuwhy-4711.gpuwhy
@@ -48,6 +54,9 @@ pub struct ReportArgs {
     /// Print the tables of NVTX ranges as well
     #[arg(long, conflicts_with = "json")]
     pub ranges: bool,
+    /// Print PyTorch's operators: calls, times, memory, FLOPs
+    #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "operator", value_parser = by)]
+    pub operators: Option<OperatorsBy>,
     /// Read this process of a file of Nsight Systems [default: the busiest] or torch.profiler [default: all]
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
@@ -72,7 +81,7 @@ pub struct ReportArgs {
     #[arg(long)]
     pub recompute: bool,
     /// Explain a word and how it is measured; without WORD, list all words
-    #[arg(long, value_name = "WORD", num_args = 0.., conflicts_with_all = ["json", "full", "top", "ranges", "pid", "capture", "from", "to", "price", "page", "history", "recompute"])]
+    #[arg(long, value_name = "WORD", num_args = 0.., conflicts_with_all = ["json", "full", "top", "ranges", "operators", "pid", "capture", "from", "to", "price", "page", "history", "recompute"])]
     pub explain: Option<Vec<String>>,
 }
 
@@ -88,6 +97,11 @@ fn price(text: &str) -> Result<(f64, String), String> {
         }
         _ => Err("expected a price above 0, such as 2.5 or 2.5USD".to_owned()),
     }
+}
+
+fn by(text: &str) -> Result<OperatorsBy, String> {
+    let found = OperatorsBy::ALL.into_iter().find(|by| by.name() == text);
+    found.ok_or_else(|| "expected operator, shapes, module or line".to_owned())
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -10,6 +10,7 @@ use std::{fs, io};
 use anyhow::{Context as _, Result, anyhow, bail};
 use gpuwhy::Report;
 use gpuwhy_import::{Input, Request};
+use gpuwhy_report::operators::OperatorsBy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
@@ -137,7 +138,7 @@ impl Context {
 }
 
 fn read(path: &Path, capture: Option<u32>, call: &Call) -> Result<Report> {
-    let request = Request { capture, ..Request::default() };
+    let request = Request { capture, operators: Some(OperatorsBy::Shapes), ..Request::default() };
     let made = Input::open(path).and_then(|input| input.report(request, &mut |_, _| call.state()));
     match made {
         Ok(report) => match capture.filter(|_| report.captures.shown != capture) {

@@ -7,9 +7,10 @@
 //! trace. An import does not guess: data that a format lacks stays absent, and the report counts the rows
 //! that cannot be used.
 //!
-//! Reading order: `format`, `input`, `open` (reports), `recompute`, `window` (a part of a run), `trace_file`,
-//! `kineto`, `nsys`, `plausible` (impossible times of both), `python` (lines of source code for remedies). SQLite files
-//! of Nsight Systems need the feature `nsys`, remedies that read lines of source code the feature `source`.
+//! Reading order: `format`, `input`, `open` (reports), `recompute`, `operators`, `window` (a part of a run),
+//! `trace_file`, `kineto`, `nsys`, `plausible` (impossible times of both), `python` (lines of source code for
+//! remedies). SQLite files of Nsight Systems need the feature `nsys`, remedies that read lines of source code the
+//! feature `source`.
 
 mod bounded;
 mod error;
@@ -19,6 +20,7 @@ mod kineto;
 #[cfg(feature = "nsys")]
 mod nsys;
 mod open;
+mod operators;
 mod plausible;
 mod progress;
 #[cfg(feature = "source")]

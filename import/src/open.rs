@@ -9,6 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+use gpuwhy_report::operators::{Operators, OperatorsBy};
 use gpuwhy_report::run::{Report, RunPart};
 use gpuwhy_trace::format::{TraceError, TraceReader};
 use gpuwhy_trace::record::Timestamp;
@@ -90,6 +91,8 @@ pub struct Request {
     pub capture: Option<u32>,
     /// Part of the run, as times after its start; see [`open_window`].
     pub window: Option<(Duration, Duration)>,
+    /// What rows of operators are about; `None` leaves them out.
+    pub operators: Option<OperatorsBy>,
 }
 
 impl Input {
@@ -99,9 +102,15 @@ impl Input {
     /// As [`open`] and [`open_window`], and if there is no such process, or if `progress` stops the work.
     pub fn report(self, request: Request, progress: &mut Progress<'_>) -> Result<Report, OpenError> {
         let report = match request.window {
-            Some((from, to)) => part(&self, from, to, progress),
+            Some(_) => part(&self, request, progress),
             None => whole(self, request, progress),
         };
+        let report = report.map(|mut report| {
+            if let Some(by) = request.operators {
+                report.operators = report.operators.take().or_else(|| Some(Operators::guessed(&report, by)));
+            }
+            report
+        });
         report.inspect(|report| {
             for damage in &report.completeness.damage {
                 tracing::info!(damage, "damaged");
@@ -120,26 +129,29 @@ fn whole(input: Input, request: Request, progress: &mut Progress<'_>) -> Result<
     if format == Format::Sqlite {
         let database = translate::database(&input, bytes, &interrupted)?;
         let translated = translate::nsys(&input, database, request.pid, progress)?;
-        return TraceFile::translated(&input, translated)?.report(request.capture, progress);
+        return TraceFile::translated(&input, translated)?
+            .with_operators(request.operators)
+            .report(request.capture, progress);
     }
     if request.pid.is_some() && !matches!(format, Format::Json { .. }) {
         return Err(OpenError::refused(input.path(), NOT_SEVERAL));
     }
     let report = if let Format::Json { mark } = format {
         bytes.consume(mark);
-        let imported = Imported::read(bytes, request.pid);
+        let imported = Imported::read(bytes, request.pid, request.operators);
         imported
             .and_then(|imported| imported.report(&mut || progress(input.bytes(), input.bytes())))
             .map_err(|error| OpenError::kineto(input.path(), error))
     } else {
-        let report = TraceReader::new(bytes).and_then(|reader| report_from(reader, request.capture));
+        let report = TraceReader::new(bytes).and_then(|reader| report_of_part(reader, request, None, None));
         report.map_err(|error| OpenError::of_trace(input.path(), error))
     };
     // Reading that ends early is not an error, so an interrupted report is discarded here.
     if interrupted.get() { Err(OpenError::interrupted(input.path())) } else { report }
 }
 
-fn part(input: &Input, from: Duration, to: Duration, progress: &mut Progress<'_>) -> Result<Report, OpenError> {
+fn part(input: &Input, request: Request, progress: &mut Progress<'_>) -> Result<Report, OpenError> {
+    let (from, to) = request.window.unwrap_or_default();
     let path = input.path();
     let refused = |why: String| OpenError::refused(path, why);
     let failed = |error| OpenError::trace(path, error);
@@ -166,7 +178,8 @@ fn part(input: &Input, from: Duration, to: Duration, progress: &mut Progress<'_>
     }
     let mut second = TraceReader::new(input.unpacked(progress, &interrupted)?).map_err(failed)?;
     second.only(window.read_from(), time(to));
-    let mut report = report_of_part(second, None, Some(window), None).map_err(failed)?;
+    let mut report =
+        report_of_part(second, Request { capture: None, ..request }, Some(window), None).map_err(failed)?;
     if interrupted.get() {
         return Err(OpenError::interrupted(path));
     }

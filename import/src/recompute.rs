@@ -19,6 +19,8 @@ use gpuwhy_trace::format::{Assembly, Block, BlockReader, TraceError, TraceReader
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::Timestamp;
 
+use crate::open::Request;
+use crate::operators::Recorder;
 use crate::window::Window;
 
 /// Memory of the blocks that are handed over together, bytes; some 4,000 records. Waking a thread for each
@@ -71,13 +73,13 @@ pub trait Observer: Send {
 
 /// Makes the report of the rest of `reader`, about one capture of a run in pieces or the newest.
 pub(crate) fn report_from(reader: TraceReader<impl Read>, capture: Option<u32>) -> Result<Report, TraceError> {
-    report_of_part(reader, capture, None, None)
+    report_of_part(reader, Request { capture, ..Request::default() }, None, None)
 }
 
-/// As [`report_from`], restricted to `window`.
+/// Makes what is `request`ed of the rest of `reader`, restricted to `window`.
 pub(crate) fn report_of_part(
     reader: TraceReader<impl Read>,
-    capture: Option<u32>,
+    request: Request,
     window: Option<Window>,
     observer: Option<&mut dyn Observer>,
 ) -> Result<Report, TraceError> {
@@ -89,7 +91,7 @@ pub(crate) fn report_of_part(
         let accounting = thread::Builder::new()
             .name("gpuwhy-account".to_owned())
             .spawn_scoped(scope, move || {
-                let mut accounts = Accounts::new(assembly, capture, window, observer);
+                let mut accounts = Accounts::new(assembly, request, window, observer);
                 accounts.take(first);
                 accounts.take_all(&receiver, &emptied);
                 accounts
@@ -99,7 +101,7 @@ pub(crate) fn report_of_part(
         let accounts = accounting.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
         Ok((accounts, stopped))
     })?;
-    let Accounts { mut captures, assembly, end, last, window, observer } = accounts;
+    let Accounts { mut captures, assembly, end, last, window, observer, operators } = accounts;
     let end = window.as_ref().map_or(end, |window| window.ends(end));
     let last = window.as_ref().map_or(last, |window| window.end().min(last));
     captures.finish(last, assembly.session(), assembly.dictionary());
@@ -114,7 +116,9 @@ pub(crate) fn report_of_part(
         Some((session, dictionary)) => (session, &**dictionary),
         None => (assembly.session(), assembly.dictionary()),
     };
-    Ok(captures.report(session, dictionary, end, notes))
+    let mut report = captures.report(session, dictionary, end, notes);
+    report.operators = operators.and_then(|operators| operators.operators(assembly.dictionary()));
+    Ok(report)
 }
 
 /// Sends all blocks to the other thread. Returns the error if reading ended before the end of the file.
@@ -160,16 +164,17 @@ struct Accounts<'a> {
     /// The part that the report is about.
     window: Option<Window>,
     observer: Option<&'a mut dyn Observer>,
+    operators: Option<Recorder>,
 }
 
 impl<'a> Accounts<'a> {
     fn new(
         assembly: Assembly,
-        capture: Option<u32>,
+        request: Request,
         window: Option<Window>,
         mut observer: Option<&'a mut dyn Observer>,
     ) -> Self {
-        let mut captures = Captures::new(capture);
+        let mut captures = Captures::new(request.capture);
         captures.set_calibrations(assembly.session());
         #[cfg(feature = "source")]
         captures.read_code_with(gpuwhy_report::run::remedies::CodeReader::new(crate::python::code));
@@ -178,7 +183,8 @@ impl<'a> Accounts<'a> {
         if let Some(observer) = &mut observer {
             observer.begin(&mut captures);
         }
-        Self { captures, assembly, end: End::Abrupt, last: Timestamp::ZERO, window, observer }
+        let operators = request.operators.map(|by| Recorder::new(by, request.capture));
+        Self { captures, assembly, end: End::Abrupt, last: Timestamp::ZERO, window, observer, operators }
     }
 
     /// Takes all blocks that arrive; returns their memory through `emptied`.
@@ -204,6 +210,9 @@ impl<'a> Accounts<'a> {
                 None => Some(Cow::Borrowed(event)),
             };
             if let Some(event) = part {
+                if let Some(operators) = &mut self.operators {
+                    operators.event(&event, dictionary);
+                }
                 self.captures.event(&event, session, dictionary);
             }
             match *event {

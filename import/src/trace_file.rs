@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::bounded::Counted;
+use gpuwhy_report::operators::{Operators, OperatorsBy};
 use gpuwhy_report::run::Report;
 use gpuwhy_report::words::losses;
 use gpuwhy_trace::dictionary::Dictionary;
@@ -27,6 +28,8 @@ use crate::error::OpenError;
 use crate::format::Format;
 use crate::input::{FromStart, Input, Watched, unpacked};
 use crate::kineto::Imported;
+use crate::open::Request;
+use crate::operators::Recorder;
 use crate::progress::{Progress, Ticks, unwatched};
 use crate::recompute::{Observer, report_of_part};
 use crate::scratch::{self, Translated};
@@ -56,6 +59,10 @@ pub struct TraceFile {
     notes: Vec<String>,
     other_processes: Option<String>,
     lacks_cuda: bool,
+    /// What rows of operators are about in its reports.
+    operators_by: Option<OperatorsBy>,
+    /// Operators that its translation does not have.
+    operators: Option<Operators>,
 }
 
 /// The bytes of a trace.
@@ -145,13 +152,13 @@ impl TraceFile {
         }
         if let Format::Json { mark } = format {
             bytes.consume(mark);
-            let imported = Imported::read(bytes, pid);
+            let imported = Imported::read(bytes, pid, Some(OperatorsBy::Shapes));
             if interrupted.get() {
                 return Err(OpenError::interrupted(input.path()));
             }
             let imported = imported.map_err(|error| OpenError::kineto(input.path(), error))?;
-            let trace = translate::kineto(input.path(), imported, progress)?;
-            return Self::of(&input, trace);
+            let (trace, operators) = translate::kineto(input.path(), imported, progress)?;
+            return Ok(Self { operators, ..Self::of(&input, trace)? });
         }
         drop(bytes);
         let (path, contents, bytes) = input.into_file();
@@ -200,8 +207,17 @@ impl TraceFile {
     /// Reads the description of the traced process.
     fn begun(path: PathBuf, contents: Contents, bytes: u64) -> Result<Self, OpenError> {
         let session = ProcessInfo::default();
-        let mut trace =
-            Self { path, contents, bytes, session, notes: Vec::new(), other_processes: None, lacks_cuda: false };
+        let mut trace = Self {
+            path,
+            contents,
+            bytes,
+            session,
+            notes: Vec::new(),
+            other_processes: None,
+            lacks_cuda: false,
+            operators_by: None,
+            operators: None,
+        };
         trace.session = trace.reader(&Rc::default())?.session().clone();
         Ok(trace)
     }
@@ -220,7 +236,15 @@ impl TraceFile {
             notes: self.notes.clone(),
             other_processes: self.other_processes.clone(),
             lacks_cuda: self.lacks_cuda,
+            operators_by: self.operators_by,
+            operators: self.operators.clone(),
         })
+    }
+
+    /// Has reports contain operators, by operator or shapes.
+    #[must_use]
+    pub fn with_operators(self, by: Option<OperatorsBy>) -> Self {
+        Self { operators_by: by, ..self }
     }
 
     /// Makes the report of the trace, about one capture of a run in pieces or the newest.
@@ -252,17 +276,38 @@ impl TraceFile {
     ) -> Result<Report, OpenError> {
         let interrupted = Rc::default();
         let reader = TraceReader::new(self.watched(progress, &interrupted)?);
-        let report = reader.and_then(|reader| report_of_part(reader, capture, None, observer));
+        let request = Request { capture, operators: self.operators_by, ..Request::default() };
+        let report = reader.and_then(|reader| report_of_part(reader, request, None, observer));
         if interrupted.get() {
             return Err(OpenError::interrupted(&self.path));
         }
         let mut report = report.map_err(|error| OpenError::trace(&self.path, error))?;
         report.completeness.damage.extend_from_slice(&self.notes);
         report.other_processes.clone_from(&self.other_processes);
+        if let Some(by) = self.operators_by {
+            let kept = self.operators.as_ref().map(|kept| kept.regrouped(by));
+            report.operators = kept.or(report.operators.take()).or_else(|| Some(Operators::guessed(&report, by)));
+        }
         if self.lacks_cuda && report.bottleneck.cause == Cause::NoWork {
             report.bottleneck.recommendation = translate::without_cuda();
         }
         Ok(report)
+    }
+
+    /// Operators of the newest capture or the run, by operator or shapes; `None` if none were recorded.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, and if `progress` stops the work.
+    pub fn operators(&self, by: OperatorsBy, progress: &mut Progress<'_>) -> Result<Option<Operators>, OpenError> {
+        if let Some(kept) = &self.operators {
+            return Ok(Some(kept.regrouped(by)));
+        }
+        let mut recorder = Recorder::new(by, None);
+        let passed = self.pass(progress, |event, scope| {
+            recorder.event(event, scope.dictionary);
+            Ok::<(), OpenError>(())
+        })?;
+        Ok(recorder.operators(&passed.dictionary))
     }
 
     /// Path of the file.

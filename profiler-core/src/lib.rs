@@ -2,8 +2,8 @@
 //!
 //! In reading order: records go into [`attribution`], which assigns every nanosecond of device time to one
 //! cause; it finds [`steps`] and simulates the effect of a fix ([`whatif`]). In addition, [`counters`] and
-//! [`collective`] operations are joined with the kernels that ran, and [`monitoring`] divides time by samples
-//! alone.
+//! [`collective`] operations are joined with the kernels that ran, [`monitoring`] divides time by samples alone,
+//! and [`operators`] sums that of a framework's operators.
 //!
 //! This crate contains no text for people: that is in `gpuwhy-report`. It uses no clock, environment, file or
 //! thread: times are arguments.
@@ -20,6 +20,7 @@ pub mod leaf;
 pub mod managed;
 pub mod memory;
 pub mod monitoring;
+pub mod operators;
 pub mod quantile;
 pub mod sorting;
 pub mod steps;

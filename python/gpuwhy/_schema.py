@@ -403,6 +403,7 @@ class ReportJson(ReportBase, total=False):
     serving: Optional[Serving]
     host: Dict[str, Any]
     ranges: Dict[str, Any]
+    operators: Dict[str, Any]
     memory: MemoryJson
     utilization: Dict[str, Any]
     kernel_libraries: List[Dict[str, Any]]

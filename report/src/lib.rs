@@ -1,5 +1,5 @@
-//! Reports of gpuwhy: about one [`run`] and about single [`kernels`]; and one line about a run for the [`history`] of
-//! its program.
+//! Reports of gpuwhy: about one [`run`], about single [`kernels`] and about a framework's [`operators`]; and one line
+//! about a run for the [`history`] of its program.
 //!
 //! [`capture`] holds the engines of a process, live or from a trace, and builds reports from their state. The
 //! texts use [`text_format`] and [`words`]; [`metrics`] are for monitoring systems. [`launch_site`] and [`library`]
@@ -16,6 +16,7 @@ pub mod kernels;
 pub mod launch_site;
 pub mod library;
 pub mod metrics;
+pub mod operators;
 pub mod run;
 pub mod state;
 pub mod text_format;

@@ -148,6 +148,23 @@ pub(super) const TOOLS: &[Tool] = &[
         run: rows::kernels,
     },
     Tool {
+        name: "operators",
+        title: "Operators of a trace",
+        about: "Lists PyTorch's operators as key_averages() does, those with the most GPU time of their own first: calls, CPU \
+                and GPU time with and without the operators inside, memory, floating point operations and their part of \
+                the peak. `source` says where they are from: `kernels` means guesses from the names of kernels.",
+        parameters: &[
+            TRACE,
+            CAPTURE,
+            Parameter::optional("name", Text, "Only operators whose name contains this"),
+            Parameter::optional("shapes", Flag, "A row for each list of input shapes"),
+            Parameter::optional("limit", Number(1, 100), "Most operators; default 20"),
+            OFFSET,
+        ],
+        needs: None,
+        run: rows::operators,
+    },
+    Tool {
         name: "query",
         title: "SQL over traces",
         about: "Runs one SELECT in SQLite's dialect over the records of traces: tables kernels, copies, api, syncs, steps, \

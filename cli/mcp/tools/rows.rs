@@ -1,6 +1,7 @@
 //! Tools on the steps and kernels of a trace.
 
 use anyhow::{Context as _, Result, bail};
+use gpuwhy_report::operators::OperatorsBy;
 use gpuwhy_report::run::{DeviceReport, KernelLines, Report};
 use profiler_core::leaf::Cause;
 use profiler_core::steps::StepSource;
@@ -99,6 +100,23 @@ pub fn kernels(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
     if let Some(why) = report.kernel_lines.as_ref().and_then(KernelLines::left_out) {
         answer.note(format!("kernels by line: {why}"));
     }
+    Ok(answer)
+}
+
+pub fn operators(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
+    let (report, _) = opened(context, arguments)?;
+    let mut answer = begin(arguments, &report)?;
+    let by = if arguments.flag("shapes") { OperatorsBy::Shapes } else { OperatorsBy::Operator };
+    let operators = report.operators.context("the report has no operators")?.regrouped(by);
+    let part = arguments.text("name").unwrap_or_default();
+    let wanted: Vec<_> = operators.rows.iter().filter(|row| row.name.contains(part)).collect();
+    for (name, value) in [("device_ns", operators.device_ns), ("outside_ns", operators.outside_ns)] {
+        answer.fact(name, value);
+    }
+    answer.fact("source", serde_json::to_value(operators.source)?);
+    let page = Page { offset: arguments.count("offset", 0), limit: arguments.count("limit", 20) };
+    let rows = wanted.iter().skip(page.offset).map(|row| json!(row));
+    answer.rows("operators", rows, Total::Exactly(wanted.len()), page);
     Ok(answer)
 }
 

@@ -9,6 +9,7 @@
 mod cell;
 mod collectives;
 mod labels;
+mod operators;
 mod records;
 mod reported;
 
@@ -127,6 +128,8 @@ all! {
     ComputeLimits = "compute_limits", reported::COMPUTE_LIMITS;
     /// Kernels and the unit that each uses most, if hardware counters were sampled.
     KernelLimits = "kernel_limits", reported::KERNEL_LIMITS;
+    /// PyTorch's operators by input shapes, if they were recorded.
+    Operators = "operators", operators::OPERATORS;
     /// Received, lost and doubtful data.
     Completeness = "completeness", reported::COMPLETENESS;
     /// Ranges of the program, each with the innermost enclosing range of its thread. Only in queries.
@@ -184,6 +187,10 @@ pub fn produce(
 ) -> Result<Vec<String>, ExportError> {
     let wanted: Vec<Table> = Table::ALL.iter().copied().filter(|&table| sink.wants(table)).collect();
     let (of_queries, wanted): (Vec<Table>, Vec<Table>) = wanted.into_iter().partition(|table| table.is_of_queries());
+    if wanted.contains(&Table::Operators) {
+        operators::rows(trace, sink, progress)?;
+    }
+    let wanted: Vec<Table> = wanted.into_iter().filter(|&table| table != Table::Operators).collect();
     let (reported, recorded): (Vec<Table>, Vec<Table>) = wanted.into_iter().partition(|table| table.is_reported());
     let passes = [&of_queries, &recorded, &reported].iter().filter(|tables| !tables.is_empty()).count() as u64;
     let mut pass = 0;

@@ -18,6 +18,7 @@ use super::collective::ProcessGroups;
 use super::correlation::Correlations;
 use super::jax::Layout;
 use super::lenient::Lenient;
+use super::operators::OperatorRows;
 use super::processes::{Chosen, Contents, LabelId, Processes};
 use super::python::PythonCall;
 use super::repair::repaired;
@@ -56,6 +57,8 @@ pub(super) struct Builder {
     processes: Processes,
     /// The process that is kept, if one was chosen.
     chosen: Option<u32>,
+    /// Operators and what is around them, if they were asked for.
+    pub(super) operators: Option<OperatorRows>,
     /// Calls of Python functions.
     pub(super) python: Vec<PythonCall>,
     pub(super) layout: Layout,
@@ -117,8 +120,15 @@ impl Builder {
         }
         let device_work = matches!(row.category, Category::Kernel | Category::Copy | Category::Memset);
         self.device_rows += u64::from(device_work);
+        if self.operators.is_some() && matches!(row.category, Category::Range | Category::Instant | Category::Python) {
+            let process = self.processes.of(&row.process);
+            if let Some(operators) = &mut self.operators {
+                operators.take(&row, process);
+            }
+        }
         let is_named = NAMED.iter().any(|prefix| row.name.starts_with(prefix));
-        if row.category == Category::Other || (row.category == Category::Range && !is_named) {
+        if matches!(row.category, Category::Other | Category::Instant) || (row.category == Category::Range && !is_named)
+        {
             return;
         }
         if let Err(reason) = self.convert(&row) {
@@ -155,7 +165,7 @@ impl Builder {
                 self.ranges.push(range);
                 return Ok(());
             }
-            Category::Other => return Ok(()),
+            Category::Instant | Category::Other => return Ok(()),
         };
         if matches!(record, Record::Api(_)) {
             self.processes.called(process);
@@ -184,6 +194,9 @@ impl Builder {
         self.records.retain(|_| of_process.next() == Some(true));
         self.labels = vec![process; self.records.len()];
         self.python.retain(|call| call.process == process);
+        if let Some(operators) = &mut self.operators {
+            operators.rows.retain(|row| row.process == process.0);
+        }
         self.ranges.retain(|range| range.process == process);
         let steps = self.ranges.iter().filter(|range| self.dictionary.name(range.name).starts_with(STEP));
         self.steps = steps.map(|range| (range.thread, range.start, range.end)).collect();
@@ -197,10 +210,12 @@ impl Builder {
     pub(super) fn separate_processes(&mut self) -> Option<(usize, String)> {
         let ranges = self.ranges.iter_mut().map(|range| (range.process, &mut range.thread));
         let calls = self.python.iter_mut().map(|call| (call.process, &mut call.thread));
+        let operators = self.operators.iter_mut().flat_map(|operators| &mut operators.rows);
+        let operators = operators.map(|row| (LabelId(row.process), &mut row.thread));
         let found = self.processes.separate(Contents {
             records: &mut self.records,
             labels: &self.labels,
-            threads: ranges.chain(calls).collect(),
+            threads: Box::new(ranges.chain(calls).chain(operators)),
             dictionary: &mut self.dictionary,
             correlations: &mut self.correlations,
         })?;
@@ -341,7 +356,7 @@ fn overhead(row: &KinetoRow, start: Timestamp, end: Timestamp) -> Overhead {
     Overhead { start, end, kind, thread: thread(row).unwrap_or_default(), correlation: CorrelationId(0) }
 }
 
-fn times(row: &KinetoRow) -> Result<(Timestamp, Timestamp), Unusable> {
+pub(super) fn times(row: &KinetoRow) -> Result<(Timestamp, Timestamp), Unusable> {
     let nanos = |value: &Option<Box<RawValue>>| value.as_ref().and_then(|raw| time::nanoseconds(raw.get()));
     if !row.complete {
         return Err("begin and end in rows of their own");
@@ -353,7 +368,7 @@ fn times(row: &KinetoRow) -> Result<(Timestamp, Timestamp), Unusable> {
 }
 
 /// Thread as a number. Kineto truncates ids to signed 32-bit numbers; the bits are kept.
-fn thread(row: &KinetoRow) -> Result<ThreadId, Unusable> {
+pub(super) fn thread(row: &KinetoRow) -> Result<ThreadId, Unusable> {
     row.thread
         .integer()
         .or_else(|| trailing(row.thread.text()))

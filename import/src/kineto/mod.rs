@@ -11,7 +11,7 @@
 //!
 //! Reading order: `text` (rows as pieces of the text), `repair`, `document` (the stream), `row`, `lenient` and
 //! `scalar` (lenient reading), `builder` (the mapping), `correlation`, `processes`, `jax` (rows of XLA), `python`
-//! (stacks), `impossible` (times), `collective` (process groups), `time`, `copy_name`.
+//! (stacks), `operators`, `impossible` (times), `collective` (process groups), `time`, `copy_name`.
 
 mod builder;
 mod collective;
@@ -22,6 +22,7 @@ mod error;
 mod impossible;
 mod jax;
 mod lenient;
+mod operators;
 mod processes;
 mod python;
 mod repair;
@@ -33,6 +34,7 @@ mod time;
 use std::io::{BufReader, Read, Write};
 use std::ops::ControlFlow;
 
+use gpuwhy_report::operators::{Operators, OperatorsBy};
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -46,6 +48,8 @@ use profiler_core::collective::CollectiveEngine;
 use self::builder::{Builder, HostRange};
 use self::document::Stopped;
 pub use self::error::KinetoError;
+use self::operators::OperatorRows;
+use crate::operators::Recorder;
 use crate::progress::Ticks;
 
 /// Trace time per portion of records: the flush period of the live collector.
@@ -66,7 +70,7 @@ const PIECE: usize = 1 << 16;
 /// # Errors
 /// Fails if it is not a trace, has no device work, or cannot be read.
 pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
-    Imported::read(source, None)?.report(&mut || ControlFlow::Continue(()))
+    Imported::read(source, None, None)?.report(&mut || ControlFlow::Continue(()))
 }
 
 /// Writes a Kineto trace as a gpuwhy trace, for all readers of those. `source` is the JSON text.
@@ -77,7 +81,7 @@ pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
 /// # Errors
 /// As [`import_kineto`], and if `out` cannot be written.
 pub fn translate_kineto(source: impl Read, out: impl Write) -> Result<(), KinetoError> {
-    Imported::read(source, None)?.translate(out, &mut || ControlFlow::Continue(()))
+    Imported::read(source, None, None)?.translate(out, &mut || ControlFlow::Continue(())).map(drop)
 }
 
 /// Polled at intervals; a break stops the work.
@@ -92,12 +96,19 @@ pub(crate) struct Imported {
     end: End,
     /// Reference of the times in the builder's steps.
     base: u64,
+    operators: Option<Recorder>,
 }
 
 impl Imported {
-    /// `pid`: the process to keep of a file with several.
-    pub(crate) fn read(source: impl Read, pid: Option<u32>) -> Result<Self, KinetoError> {
+    /// `pid`: the process to keep of a file with several. `operators`: what rows of them are about, if there are to be
+    /// any.
+    pub(crate) fn read(
+        source: impl Read,
+        pid: Option<u32>,
+        operators: Option<OperatorsBy>,
+    ) -> Result<Self, KinetoError> {
         let mut builder = Builder::default();
+        builder.operators = operators.map(|by| OperatorRows { by, ..OperatorRows::default() });
         let stopped = document::read(BufReader::with_capacity(PIECE, source), &mut builder).err();
         match stopped {
             None if !builder.found_rows => return Err(KinetoError::NotATrace),
@@ -157,15 +168,20 @@ impl Imported {
         for note in &notes {
             tracing::debug!(note, "damaged");
         }
-        Ok(Self { builder, session, notes, end, base })
+        let operators = builder.operators.take();
+        let operators = operators.map(|OperatorRows { by, names, rows }| Recorder::of_rows(by, names, rows, base));
+        Ok(Self { builder, session, notes, end, base, operators })
     }
 
     pub(crate) fn report(self, ask: &mut Ask<'_>) -> Result<Report, KinetoError> {
-        let Self { mut builder, session, notes, end, base } = self;
+        let Self { mut builder, session, notes, end, base, mut operators } = self;
         let mut marks = step_marks(&builder, base).into_iter().peekable();
         let (mut attributor, mut collectives) = (Attributor::new(), CollectiveEngine::default());
         attributor.begun_midway();
         let last = deliver(&mut builder, session.rank(), ask, |event, dictionary| {
+            if let Some(operators) = &mut operators {
+                operators.event(&event, dictionary);
+            }
             match event {
                 Event::Record(record) => {
                     attributor.push(&record, dictionary);
@@ -189,19 +205,24 @@ impl Imported {
         collectives.finish(last);
         let mut report = Report::new(&session, &attributor, &builder.dictionary, &Loss::default(), end, notes);
         report.collectives = collectives.report(&builder.dictionary);
+        report.operators = operators.and_then(|operators| operators.operators(&builder.dictionary));
         Ok(report)
     }
 
-    /// Writes a gpuwhy trace.
-    pub(crate) fn translate(self, out: impl Write, ask: &mut Ask<'_>) -> Result<(), KinetoError> {
-        let Self { mut builder, mut session, notes, end, .. } = self;
+    /// Writes a gpuwhy trace. Returns the operators, which it does not have.
+    pub(crate) fn translate(self, out: impl Write, ask: &mut Ask<'_>) -> Result<Option<Operators>, KinetoError> {
+        let Self { mut builder, mut session, notes, end, mut operators, .. } = self;
         session.notes.extend(notes);
         let mut writer = TraceWriter::new(out, &session).map_err(KinetoError::Write)?;
         let last = deliver(&mut builder, session.rank(), ask, |event, dictionary| {
+            if let Some(operators) = &mut operators {
+                operators.event(&event, dictionary);
+            }
             writer.event(&event, dictionary).map_err(KinetoError::Write)
         })?;
         let finished = writer.finish(end, last.max(session.start), &Loss::default(), &builder.dictionary);
-        finished.map(drop).map_err(KinetoError::Write)
+        finished.map_err(KinetoError::Write)?;
+        Ok(operators.and_then(|operators| operators.operators(&builder.dictionary)))
     }
 }
 

@@ -16,7 +16,7 @@ const NAMED: usize = 8;
 
 /// Index of what a row has as its process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct LabelId(u32);
+pub(super) struct LabelId(pub(super) u32);
 
 /// What a row has as its process.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) struct Processes {
 pub(super) struct Contents<'a> {
     pub(super) records: &'a mut [Record],
     pub(super) labels: &'a [LabelId],
-    pub(super) threads: Vec<(LabelId, &'a mut ThreadId)>,
+    pub(super) threads: Box<dyn Iterator<Item = (LabelId, &'a mut ThreadId)> + 'a>,
     pub(super) dictionary: &'a mut Dictionary,
     pub(super) correlations: &'a mut Correlations,
 }

@@ -114,6 +114,14 @@ fn installed(file: &str) -> String {
     }
 }
 
+/// A function of the program itself, as text; `None` for those of Python, of libraries and of modules.
+pub(super) fn own_function(name: &str) -> Option<String> {
+    let (place, function) = name.split_once("): ")?;
+    let (file, line) = place.rsplit_once('(')?;
+    let is_own = !file.contains("site-packages/") && !file.contains("/lib/python") && !file.starts_with('<');
+    (is_own && installed(file) == file).then(|| format!("{file}:{line} ({function})"))
+}
+
 /// State of a thread in a function of the interpreter, by its name.
 fn state_of(function: &str) -> ThreadState {
     let name = function.strip_prefix("<built-in method ").unwrap_or(function);

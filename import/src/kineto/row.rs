@@ -29,6 +29,8 @@ pub(super) enum Category {
     Overhead,
     /// Host ranges, including the steps: `user_annotation`, `cpu_op`, `Operator`.
     Range,
+    /// A point in time, as of an allocation: `cpu_instant_event`.
+    Instant,
     /// `python_function`.
     Python,
     /// Any category that this import does not use.
@@ -47,13 +49,14 @@ impl Category {
             "cuda_sync" => Self::Sync,
             "overhead" => Self::Overhead,
             "user_annotation" | "cpu_op" | "operator" => Self::Range,
+            "cpu_instant_event" => Self::Instant,
             "python_function" => Self::Python,
             _ => Self::Other,
         }
     }
 
     const fn is_without_arguments(self) -> bool {
-        matches!(self, Self::Range | Self::Python | Self::Other)
+        matches!(self, Self::Range | Self::Instant | Self::Python | Self::Other)
     }
 }
 
@@ -75,6 +78,19 @@ pub(super) struct KinetoRow {
     /// Microseconds, as written.
     pub(super) duration: Option<Box<RawValue>>,
     pub(super) arguments: Arguments,
+    /// Contents of `args` of ranges and points, unread.
+    pub(super) of_operator: Option<Box<RawValue>>,
+}
+
+/// Contents of `args` of an operator or an allocation.
+#[derive(Debug, Default)]
+pub(super) struct OperatorArguments {
+    /// `Input Dims`: the text of a list.
+    pub(super) shapes: Option<Box<RawValue>>,
+    /// `Concrete Inputs`: the text of a list.
+    pub(super) values: Option<Box<RawValue>>,
+    pub(super) device_type: Scalar,
+    pub(super) bytes: Scalar,
 }
 
 /// Contents of `args`.
@@ -199,6 +215,9 @@ impl Shape for KinetoRow {
                 RowKey::Args if !(row.categorized && row.category.is_without_arguments()) => {
                     row.arguments = map.next_value::<Lenient<Arguments>>()?.0.unwrap_or_default();
                 }
+                RowKey::Args if matches!(row.category, Category::Range | Category::Instant) => {
+                    row.of_operator = Some(map.next_value()?);
+                }
                 RowKey::Args | RowKey::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -237,6 +256,38 @@ impl Shape for Arguments {
                 ArgumentKey::ElementsOut => arguments.collective.elements_out = map.next_value()?,
                 ArgumentKey::DataType => arguments.collective.data_type = map.next_value()?,
                 ArgumentKey::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(Some(arguments))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier)]
+enum OperatorKey {
+    #[serde(rename = "Input Dims", alias = "Input dims")]
+    Shapes,
+    #[serde(rename = "Concrete Inputs")]
+    Values,
+    #[serde(rename = "Device Type")]
+    DeviceType,
+    Bytes,
+    #[serde(other)]
+    Other,
+}
+
+impl Shape for OperatorArguments {
+    fn members<'de, A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {
+        let mut arguments = Self::default();
+        while let Some(key) = map.next_key::<OperatorKey>()? {
+            match key {
+                OperatorKey::Shapes => arguments.shapes = Some(map.next_value()?),
+                OperatorKey::Values => arguments.values = Some(map.next_value()?),
+                OperatorKey::DeviceType => arguments.device_type = map.next_value()?,
+                OperatorKey::Bytes => arguments.bytes = map.next_value()?,
+                OperatorKey::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use gpuwhy_report::operators::OperatorSource;
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::{bytes, duration};
 use gpuwhy_report::words;
@@ -14,6 +15,7 @@ use crate::sources::Excerpt;
 
 pub(super) fn write(page: &mut String, report: &Report) {
     kernels(page, report);
+    operators(page, report);
     graphs(page, report);
     copies(page, report);
     calls(page, report);
@@ -36,6 +38,23 @@ fn kernels(page: &mut String, report: &Report) {
         }
         table.write_section(page, &format!("Kernels of GPU {}: {} names", device.device.id, device.kernels.len()));
     }
+}
+
+/// Operators that were recorded; guesses from the kernels would repeat these.
+fn operators(page: &mut String, report: &Report) {
+    let recorded = report.operators.iter().find(|operators| operators.source != OperatorSource::Kernels);
+    let Some(operators) = recorded else { return };
+    let mut table =
+        Table::new("Operator:name|Calls:n|CPU self:n|CPU total:n|GPU self:n|Share:n|GPU total:n|GFLOP:n|Peak:n");
+    for row in operators.rows.iter().take(ROWS) {
+        let [own_host, host, own_device, device] =
+            [row.own_host_ns, row.host_ns, row.own_device_ns, row.device_ns].map(duration);
+        let part = share(row.own_device_ns as f64 / operators.device_ns.max(1) as f64);
+        let flops = row.flops.map_or_else(String::new, |flops| format!("{:.1}", flops as f64 / 1e9));
+        let peak = row.peak_share.map_or_else(String::new, share);
+        table.row(&[&row.name, &row.calls, &own_host, &host, &own_device, &part, &device, &flops, &peak]);
+    }
+    table.write_section(page, &format!("Operators: {} names", operators.rows.len()));
 }
 
 fn share(share: f64) -> String {

@@ -139,6 +139,7 @@ impl Report {
             kernel_libraries: LibraryRow::all(attributor, dictionary),
             kernel_lines,
             graph_origins,
+            operators: None,
             ranges,
             bottleneck,
             cost: captured.cost,

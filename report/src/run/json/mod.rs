@@ -40,6 +40,7 @@ document! {
         kernel_lines?: from.kernel_lines,
         graph_origins?: from.graph_origins,
         ranges?: from.ranges,
+        operators?: from.operators,
         memory?: from.memory,
         collectives?: from.collectives,
         cost?: from.cost,

@@ -54,6 +54,7 @@ use profiler_core::collective::CollectivesReport;
 use profiler_core::monitoring::{MonitoredIterations, MonitoredTime};
 
 use crate::kernels::KernelsReport;
+use crate::operators::Operators;
 
 /// Complete report about one process.
 #[derive(Clone, Debug)]
@@ -79,6 +80,8 @@ pub struct Report {
     pub graph_origins: Option<GraphOrigins>,
     /// Ranges that the program named; `None` without ranges.
     pub ranges: Option<RangesReport>,
+    /// Operators of the framework; `None` unless they were asked for.
+    pub operators: Option<Operators>,
     /// Allocated memory; `None` when it was not recorded.
     pub memory: Option<MemoryReport>,
     /// The bottleneck, with evidence and advice.

@@ -28,6 +28,7 @@ pub(in crate::run) use self::facts::{Activity, CallFacts, Facts, GraphFacts, Par
 #[doc(hidden)]
 pub use self::lines::{fits, with_lines};
 pub(in crate::run) use self::obstacles::Obstacle;
+pub(crate) use self::patterns::product_types;
 pub use self::trial::{How, Trial};
 
 #[cfg(test)]

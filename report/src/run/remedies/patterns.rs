@@ -4,6 +4,10 @@
 //! What decides is the type of operands, not the words around it: `sm80_xmma_gemm_f32f32_f32f32_f32_..._ffma_` uses no
 //! tensor core, `sm90_xmma_gemm_f32f32_tf32f32_` does.
 
+use gpuwhy_trace::demangle::demangled;
+
+use crate::kernels::DataType;
+
 /// A class of kernels. A kernel may be in several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -239,6 +243,19 @@ impl Classes {
     pub(super) fn has_any(self, classes: &[Class]) -> bool {
         classes.iter().any(|&class| self.has(class))
     }
+}
+
+/// Types of the matrix products and convolutions in a kernel, by its name, mangled or not.
+pub(crate) fn product_types(kernel: &str) -> Vec<DataType> {
+    let classes = Classes::of(&demangled(kernel));
+    let types = [
+        (Class::Fp32Products, DataType::Fp32),
+        (Class::Tf32Products, DataType::Tf32),
+        (Class::HalfProducts, DataType::Fp16),
+        (Class::Fp8Products, DataType::Fp8),
+        (Class::Fp64Products, DataType::TensorFp64),
+    ];
+    types.into_iter().filter(|&(class, _)| classes.has(class)).map(|(_, of)| of).collect()
 }
 
 fn is_triton(name: &str) -> bool {

@@ -1,0 +1,336 @@
+//! A framework's operators: calls, time on the host and of their device work, memory and floating point operations.
+//!
+//! [`Operators`] has the rows, [`OperatorNames`] what the records of them refer to. The sums and their definitions are
+//! in `profiler_core::operators`.
+
+mod flops;
+mod text;
+
+use gpuwhy_trace::named;
+use gpuwhy_trace::record::Device;
+use profiler_core::operators::{OperatorPaths, Span};
+use profiler_core::sorting::SortRows as _;
+use rustc_hash::FxHashMap;
+
+use crate::kernels::{DataType, Peaks};
+use crate::run::Report;
+use crate::run::remedies::product_types;
+
+/// Operators that PyTorch's `key_averages()` leaves out (`_filter_name` in `torch/autograd/profiler_util.py`).
+const LEFT_OUT: [&str; 6] = [
+    "profiler::_record_function_enter",
+    "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit",
+    "aten::is_leaf",
+    "aten::output_nr",
+    "aten::_version",
+];
+/// Maximum number of distinct operators with shapes, and of modules or lines.
+const NAME_LIMIT: usize = 262_144;
+
+named! {
+    /// What a row of operators is about.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum OperatorsBy: name {
+        /// An operator.
+        #[default]
+        Operator "operator",
+        /// An operator with inputs of the same shapes.
+        Shapes "shapes",
+        /// An operator in a module.
+        Module "module",
+        /// An operator called by a function of the program.
+        Line "line",
+    }
+}
+
+named! {
+    /// Where the operators are from.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum OperatorSource: name {
+        /// Ranges of PyTorch (`gpuwhy run --pytorch`, `emit_nvtx`).
+        Ranges "ranges",
+        /// A trace of `torch.profiler`.
+        TorchProfiler "torch_profiler",
+        /// The names of kernels, and the places of their launches: a guess.
+        Kernels "kernels",
+    }
+}
+
+/// Operators of a process.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Operators {
+    /// Where they are from.
+    pub source: OperatorSource,
+    /// What a row is about.
+    pub by: OperatorsBy,
+    /// Time of all device work, nanoseconds.
+    pub device_ns: u64,
+    /// The part of it launched outside of operators.
+    pub outside_ns: u64,
+    /// Operators that began beyond the limit of distinct paths; their time is that of the enclosing ones.
+    pub beyond: u64,
+    /// The rows with the most own device time first, then those with the most own host time.
+    pub rows: Vec<OperatorRow>,
+}
+
+/// Sums of the calls of an operator. Times are nanoseconds; those of an operator in one of its name count twice.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct OperatorRow {
+    /// Name.
+    pub name: String,
+    /// Shapes of its inputs: `[[2, 3], []]`; empty unless rows are by shapes.
+    pub shapes: String,
+    /// The innermost module or function around it; empty unless rows are by these.
+    pub place: String,
+    /// Calls; of guesses the kernels, 0 if unknown.
+    pub calls: u64,
+    /// Time on the host; 0 for guesses.
+    pub host_ns: u64,
+    /// The part of it outside operators and CUDA calls directly inside.
+    pub own_host_ns: u64,
+    /// Time of the device work that it and operators inside launched.
+    pub device_ns: u64,
+    /// The part of it that no operator inside launched.
+    pub own_device_ns: u64,
+    /// Device memory allocated in it, less what was freed, bytes; `None` if that was not recorded.
+    pub memory_bytes: Option<i64>,
+    /// Floating point operations; `None` if the operator has no formula or its inputs were not recorded.
+    pub flops: Option<u64>,
+    /// Part of the device's peak for its products' type that `flops` in `device_ns` are, 0 to 1; `None` if unknown.
+    pub peak_share: Option<f64>,
+}
+
+#[derive(Debug)]
+struct Named {
+    name: u32,
+    shapes: Box<str>,
+    flops: Option<u64>,
+}
+
+/// Names of operators, and of the modules and functions around them, by the numbers of their [`Span`]s.
+#[derive(Debug, Default)]
+pub struct OperatorNames {
+    operators: Vec<Named>,
+    names: Vec<Box<str>>,
+    places: Vec<Box<str>>,
+    known: FxHashMap<Box<str>, u32>,
+    known_names: FxHashMap<Box<str>, u32>,
+    known_places: FxHashMap<Box<str>, u32>,
+    key: String,
+}
+
+impl OperatorNames {
+    /// The operator of this name with inputs of these `shapes` and `values`, as texts of lists; both may be empty.
+    /// `None` for those that only mark something.
+    pub fn operator(&mut self, name: &str, shapes: &str, values: &str) -> Option<Span> {
+        let name = if name.starts_with("ProfilerStep#") { "ProfilerStep*" } else { name };
+        // Only the formula of convolutions needs values.
+        let values = if name == "aten::conv2d" { values } else { "" };
+        self.key.clear();
+        self.key.extend([name, "\0", shapes, "\0", values]);
+        if let Some(&known) = self.known.get(&*self.key) {
+            return Some(self.span(known));
+        }
+        if LEFT_OUT.contains(&name) {
+            return None;
+        }
+        let has_room = self.operators.len() < NAME_LIMIT;
+        let shapes = if has_room { shapes } else { "" };
+        let number = self.operators.len() as u32;
+        let flops = flops::flops(name, shapes, values);
+        let name = number_of(name, &mut self.names, &mut self.known_names);
+        if has_room {
+            self.known.insert(self.key.as_str().into(), number);
+        }
+        self.operators.push(Named { name, shapes: shapes.into(), flops });
+        Some(self.span(number))
+    }
+
+    /// The operator of this number.
+    #[must_use]
+    pub fn span(&self, number: u32) -> Span {
+        Span::Operator { number, name: self.operators[number as usize].name }
+    }
+
+    /// A module or a function around operators.
+    pub fn around(&mut self, place: &str) -> Span {
+        let place = if self.places.len() < NAME_LIMIT { place } else { "" };
+        Span::Around(number_of(place, &mut self.places, &mut self.known_places))
+    }
+}
+
+fn number_of(text: &str, texts: &mut Vec<Box<str>>, known: &mut FxHashMap<Box<str>, u32>) -> u32 {
+    known.get(text).copied().unwrap_or_else(|| {
+        known.insert(text.into(), texts.len() as u32);
+        texts.push(text.into());
+        (texts.len() - 1) as u32
+    })
+}
+
+/// What was recorded of the operators of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedOperators<'a> {
+    /// Their sums.
+    pub paths: &'a OperatorPaths,
+    /// Their names.
+    pub names: &'a OperatorNames,
+    /// Where they are from.
+    pub source: OperatorSource,
+    /// Time of all device work, nanoseconds.
+    pub device_ns: u64,
+    /// The part of it launched outside of operators.
+    pub outside_ns: u64,
+    /// True if allocations were recorded.
+    pub has_memory: bool,
+    /// The device that ran; `None` if they differ.
+    pub device: Option<&'a Device>,
+}
+
+impl Operators {
+    /// Rows of what was recorded.
+    #[must_use]
+    pub fn of(recorded: &RecordedOperators<'_>, by: OperatorsBy) -> Self {
+        let RecordedOperators { paths, names, source, device_ns, outside_ns, has_memory, device } = *recorded;
+        let mut rows: Vec<(OperatorRow, u8)> = Vec::new();
+        let mut known = FxHashMap::default();
+        for (path, place, inside) in paths.paths() {
+            let Span::Operator { number, .. } = path.span else { continue };
+            if path.calls == 0 && inside.device_ns == 0 {
+                continue;
+            }
+            let named = &names.operators[number as usize];
+            let shapes = if by == OperatorsBy::Shapes { &*named.shapes } else { "" };
+            let place = place.filter(|_| matches!(by, OperatorsBy::Module | OperatorsBy::Line));
+            let at = *known.entry((named.name, shapes, place)).or_insert_with(|| {
+                let name = names.names[named.name as usize].to_string();
+                let place = place.map_or("", |place| &names.places[place as usize]).to_owned();
+                rows.push((OperatorRow { name, place, shapes: shapes.to_owned(), ..OperatorRow::default() }, 0));
+                rows.len() - 1
+            });
+            let (row, flags) = &mut rows[at];
+            row.calls += path.calls;
+            row.host_ns += path.host_ns;
+            row.own_host_ns += path.own_host_ns;
+            row.device_ns += inside.device_ns;
+            row.own_device_ns += path.device_ns;
+            row.memory_bytes = has_memory.then(|| row.memory_bytes.unwrap_or(0) + inside.memory_bytes);
+            if let Some(flops) = named.flops {
+                row.flops = Some(row.flops.unwrap_or(0).saturating_add(flops.saturating_mul(path.calls)));
+            }
+            *flags |= inside.flags;
+        }
+        let peaks = device.and_then(|device| Some((Peaks::of(device)?, highest_clock(device)?)));
+        let rows = rows.into_iter().map(|(row, flags)| {
+            let peak = peaks.and_then(|(peaks, clock)| peaks.operations_per_second(product_type(flags)?, clock));
+            let rate =
+                row.flops.filter(|_| row.device_ns > 0).map(|flops| flops as f64 / (row.device_ns as f64 * 1e-9));
+            // Above the peak, the types of the products were not recognized.
+            let peak_share = rate.zip(peak).map(|(rate, peak)| rate / peak).filter(|&share| share <= 1.0);
+            OperatorRow { peak_share, ..row }
+        });
+        Self { source, by, device_ns, outside_ns, beyond: paths.beyond(), rows: sorted(rows.collect()) }
+    }
+
+    /// Rows by shapes as rows by operator; itself for anything else.
+    #[must_use]
+    pub fn regrouped(&self, by: OperatorsBy) -> Self {
+        if (self.by, by) != (OperatorsBy::Shapes, OperatorsBy::Operator) {
+            return self.clone();
+        }
+        let mut rows: Vec<OperatorRow> = Vec::new();
+        let mut known: FxHashMap<&str, usize> = FxHashMap::default();
+        let sum = |a: Option<u64>, b: Option<u64>| a.or(b).map(|_| a.unwrap_or(0) + b.unwrap_or(0));
+        for of in &self.rows {
+            let Some(&at) = known.get(&*of.name) else {
+                known.insert(&of.name, rows.len());
+                rows.push(OperatorRow { shapes: String::new(), ..of.clone() });
+                continue;
+            };
+            let row = &mut rows[at];
+            let shares = row.peak_share.zip(of.peak_share);
+            let time = |row: &OperatorRow| row.device_ns as f64;
+            row.peak_share = shares.map(|(a, b)| (a * time(row) + b * time(of)) / (time(row) + time(of)));
+            row.calls += of.calls;
+            row.host_ns += of.host_ns;
+            row.own_host_ns += of.own_host_ns;
+            row.device_ns += of.device_ns;
+            row.own_device_ns += of.own_device_ns;
+            row.memory_bytes = row.memory_bytes.zip(of.memory_bytes).map(|(a, b)| a + b);
+            row.flops = sum(row.flops, of.flops);
+        }
+        Self { by, rows: sorted(rows), ..*self }
+    }
+
+    /// Guesses from the kernels of a report without records of operators: PyTorch's function or the library by the name
+    /// of the kernel, or by line the estimates that samples of launches give.
+    #[must_use]
+    pub fn guessed(report: &Report, by: OperatorsBy) -> Self {
+        let mut rows: FxHashMap<(String, String), OperatorRow> = FxHashMap::default();
+        let mut add = |name: String, place: String, calls: u64, nanos: u64| {
+            let row = rows.entry((name, place)).or_default();
+            row.calls += calls;
+            row.device_ns += nanos;
+        };
+        let by_place = matches!(by, OperatorsBy::Module | OperatorsBy::Line);
+        let kernels = report.devices.iter().flat_map(|device| &device.kernels);
+        let device_ns = kernels.clone().map(|row| row.durations.total()).sum();
+        for row in kernels.filter(|_| !by_place) {
+            add(text::guess(&row.name), String::new(), row.durations.count(), row.durations.total());
+        }
+        for row in report.kernel_lines.iter().flat_map(|lines| &lines.rows).filter(|_| by_place) {
+            let place = match by {
+                OperatorsBy::Module => row.place.module.clone().unwrap_or_default(),
+                _ => row.place.line_text(),
+            };
+            let name = row.place.operator.as_ref().map(|operator| format!("aten::{operator}"));
+            add(name.unwrap_or_else(|| text::guess(&row.kernel)), place, 0, row.time.total_ns as u64);
+        }
+        let rows = rows.into_iter().map(|((name, place), row)| OperatorRow {
+            name,
+            place,
+            own_device_ns: row.device_ns,
+            ..row
+        });
+        let rows = sorted(rows.collect());
+        let placed: u64 = rows.iter().map(|row| row.device_ns).sum();
+        let outside_ns = u64::saturating_sub(device_ns, placed);
+        Self { source: OperatorSource::Kernels, by, device_ns, outside_ns, beyond: 0, rows }
+    }
+}
+
+/// Highest clock, Hz. Traces of `torch.profiler` lack it; there it is that of NVIDIA's data sheet, by product name.
+fn highest_clock(device: &Device) -> Option<f64> {
+    let listed = || CLOCKS_KHZ.into_iter().find(|(name, _)| device.name.contains(name)).map(|(_, clock)| clock);
+    let clock = Some(device.core_clock_khz).filter(|&clock| clock > 0).or_else(listed)?;
+    Some(f64::from(clock) * 1e3)
+}
+
+const CLOCKS_KHZ: [(&str, u32); 5] =
+    [("A100", 1_410_000), ("H100 80GB HBM3", 1_980_000), ("H200", 1_980_000), ("L40S", 2_520_000), ("L4", 2_040_000)];
+
+fn sorted(mut rows: Vec<OperatorRow>) -> Vec<OperatorRow> {
+    rows.sort_rows_by(|a, b| {
+        (b.own_device_ns, b.own_host_ns)
+            .cmp(&(a.own_device_ns, a.own_host_ns))
+            .then_with(|| (&a.name, &a.place, &a.shapes).cmp(&(&b.name, &b.place, &b.shapes)))
+    });
+    rows
+}
+
+/// Types of the products of a kernel of this name, as flags of device work.
+#[must_use]
+pub fn type_flags(kernel: &str) -> u8 {
+    let types = product_types(kernel);
+    TYPES.iter().enumerate().map(|(bit, of)| u8::from(types.contains(of)) << bit).sum()
+}
+
+const TYPES: [DataType; 5] = [DataType::Fp32, DataType::Tf32, DataType::Fp16, DataType::Fp8, DataType::TensorFp64];
+
+/// The type, if there is only one.
+fn product_type(flags: u8) -> Option<DataType> {
+    (flags.count_ones() == 1).then(|| TYPES.get(flags.trailing_zeros() as usize).copied())?
+}

@@ -1,0 +1,166 @@
+//! The table of operators, and what it says of its source.
+
+use std::fmt::Write as _;
+
+use gpuwhy_trace::demangle::demangled;
+
+use super::{OperatorRow, OperatorSource, Operators, OperatorsBy};
+use crate::library::Library;
+use crate::text_format::names::short_name;
+use crate::text_format::table::Table;
+use crate::text_format::{Page, Style, counted, duration, percent, shortened, wrapped};
+
+/// Maximum length of a name in a row, and of the shapes after it.
+const NAME_WIDTH: usize = 60;
+const SHAPES_WIDTH: usize = 80;
+/// Parts of the names of PyTorch's kernels that many operators share.
+const SHARED: [&str; 8] = [
+    "elementwise_kernel",
+    "reduce_kernel",
+    "ReduceOp",
+    "UnaryFunctor",
+    "BinaryFunctor",
+    "func_wrapper",
+    "OpaqueType",
+    "multi_tensor",
+];
+
+/// PyTorch's function that names the work of a kernel, else the library, else the kernel.
+pub(super) fn guess(kernel: &str) -> String {
+    let name = demangled(kernel);
+    // Of `binary_internal::MulFunctor<float>` the last part.
+    let word = |rest: &str| -> String {
+        let path: String = rest.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':')).collect();
+        path.trim_end_matches(':').rsplit("::").next().unwrap_or_default().to_owned()
+    };
+    let functions =
+        name.split("at::native::").skip(1).map(|rest| word(rest.trim_start_matches("(anonymous namespace)::")));
+    let own = functions.filter(|word| !word.is_empty()).find(|word| !SHARED.iter().any(|part| word.contains(part)));
+    own.map(|function| format!("at::native::{function}"))
+        .or_else(|| Library::of_kernel(&name).map(|library| format!("{} kernels", library.name())))
+        .unwrap_or_else(|| short_name(&name, NAME_WIDTH))
+}
+
+impl Operators {
+    /// The table, with at most `limit` rows.
+    #[must_use]
+    pub fn table(&self, limit: usize, style: Style) -> String {
+        let mut out = Page::new(style);
+        let _ = writeln!(out);
+        wrapped(&mut out, "Operators: ", &self.about());
+        let is_guess = self.source == OperatorSource::Kernels;
+        let mut table = Table::new(match is_guess {
+            true => "Kernels:8|GPU time:10|GPU:7|Guess",
+            false => {
+                "Calls:8|CPU self:10|CPU total:10|GPU self:10|GPU:7|GPU total:10|Memory:10|GFLOP:10|Peak:7|Operator"
+            }
+        });
+        for row in self.rows.iter().take(limit) {
+            let share = tenths(row.own_device_ns as f64 / self.device_ns.max(1) as f64);
+            let [host, own_host, device, own_device] =
+                [row.host_ns, row.own_host_ns, row.device_ns, row.own_device_ns].map(duration);
+            let calls = if is_guess && row.calls == 0 { "-".to_owned() } else { row.calls.to_string() };
+            if is_guess {
+                table.row(&[&calls, &own_device, &share, &row.label()]);
+                continue;
+            }
+            let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+            let memory = or_none(row.memory_bytes.map(signed_bytes));
+            let flops = or_none(row.flops.map(|flops| format!("{:.1}", flops as f64 / 1e9)));
+            let peak = or_none(row.peak_share.map(tenths));
+            table.row(&[&calls, &own_host, &host, &own_device, &share, &device, &memory, &flops, &peak, &row.label()]);
+        }
+        table.write(&mut out, "\n");
+        let more = self.rows.len().saturating_sub(limit);
+        if more > 0 {
+            let _ = writeln!(out, "... and {} (--full)", counted(more as u64, "more row"));
+        }
+        out.into_text()
+    }
+
+    /// Source of the rows, and what they leave out.
+    fn about(&self) -> String {
+        let mut text = match self.source {
+            OperatorSource::Ranges => "from the NVTX ranges of PyTorch. CPU times contain what these cost: gpuwhy run \
+                                       --help has it."
+                .to_owned(),
+            OperatorSource::TorchProfiler => {
+                "from torch.profiler; CPU times contain what it cost, and may be twice those of the program alone."
+                    .to_owned()
+            }
+            OperatorSource::Kernels => {
+                "not recorded. These are guesses from the names of kernels; gpuwhy run --pytorch autograd-shapes-nvtx \
+                 records operators."
+                    .to_owned()
+            }
+        };
+        let lacks_places = self.rows.iter().all(|row| row.place.is_empty()) && !self.rows.is_empty();
+        match self.by {
+            OperatorsBy::Module if lacks_places => {
+                text.push_str(" No module is known: torch.profiler records them with with_stack=True.");
+            }
+            OperatorsBy::Line if lacks_places => {
+                text.push_str(" No function is known: torch.profiler records them with with_stack=True.");
+            }
+            OperatorsBy::Shapes if self.rows.iter().all(|row| row.shapes.is_empty()) && !self.rows.is_empty() => {
+                text.push_str(
+                    " No shape was recorded: --pytorch autograd-shapes-nvtx or record_shapes=True does that.",
+                );
+            }
+            _ => {}
+        }
+        if self.outside_ns > 0 && self.device_ns > 0 {
+            let share = percent(self.outside_ns as f64 / self.device_ns as f64);
+            let _ = write!(text, " {} of GPU time ({share}) is of no row.", duration(self.outside_ns));
+        }
+        if self.beyond > 0 {
+            let _ = write!(text, " {} without a row of its own.", counted(self.beyond, "call"));
+        }
+        text
+    }
+}
+
+impl OperatorRow {
+    fn label(&self) -> String {
+        let place =
+            if self.place.is_empty() { String::new() } else { format!("{} / ", shortened(&self.place, NAME_WIDTH)) };
+        let shapes =
+            if self.shapes.is_empty() { String::new() } else { format!("  {}", shortened(&self.shapes, SHAPES_WIDTH)) };
+        format!("{place}{}{shapes}", shortened(&self.name, NAME_WIDTH))
+    }
+}
+
+/// A percentage in a column, in which small ones count as well.
+fn tenths(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn signed_bytes(count: i64) -> String {
+    let sign = if count < 0 { "-" } else { "" };
+    format!("{sign}{}", crate::text_format::bytes(count.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_named_by_their_function_or_library() {
+        for (kernel, expected) in [
+            (
+                "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, \
+                 at::native::binary_internal::MulFunctor<float> >, at::detail::Array<char*, 2> >(int)",
+                "at::native::MulFunctor",
+            ),
+            (
+                "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::launch_clamp_scalar(\
+                 at::TensorIteratorBase&)::{lambda()#1}, at::detail::Array<char*, 2> >(int)",
+                "at::native::launch_clamp_scalar",
+            ),
+            ("volta_sgemm_64x64_nt", "cuBLAS kernels"),
+            ("my_kernel", "my_kernel"),
+        ] {
+            assert_eq!(guess(kernel), expected, "{kernel}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Operators of a report beside PyTorch's `key_averages()`, and from each source.
+
+use std::fs;
+use std::path::Path;
+
+use gpuwhy_import::{Input, Request, TraceFile};
+use gpuwhy_report::operators::{OperatorRow, OperatorSource, Operators, OperatorsBy};
+use serde_json::{Value, json};
+
+fn operators(trace: &Path, by: OperatorsBy) -> Operators {
+    let request = Request { operators: Some(by), ..Request::default() };
+    Input::open(trace).unwrap().report(request, &mut gpuwhy_import::unwatched).unwrap().operators.unwrap()
+}
+
+/// Operators of a file of torch.profiler with these rows.
+fn of_rows(rows: &Value, by: OperatorsBy) -> Operators {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json");
+    let device = json!({"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "numSms": 132});
+    fs::write(&file, json!({"deviceProperties": [device], "traceEvents": rows}).to_string()).unwrap();
+    let found = operators(&file, by);
+    // Readers of translated traces get the same.
+    let translated = TraceFile::open(&file).unwrap().operators(by, &mut gpuwhy_import::unwatched).unwrap().unwrap();
+    if matches!(by, OperatorsBy::Operator | OperatorsBy::Shapes) {
+        assert_eq!(translated.rows, found.rows);
+    }
+    found
+}
+
+fn row<'a>(operators: &'a Operators, name: &str) -> &'a OperatorRow {
+    operators.rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+/// A linear layer in a module, which is called by a function of the program. Times in microseconds.
+fn linear() -> Value {
+    let host = |category: &str, name: &str, start: f64, duration: f64, arguments: Value| json!({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 42, "ts": start, "dur": duration, "args": arguments});
+    let shapes = "[[64], [32, 128], [128, 64], [], []]";
+    let inputs = json!({"Input Dims": serde_json::from_str::<Value>(shapes).unwrap()});
+    json!([
+        host("python_function", "train.py(7): step", 0.0, 100.0, json!({})),
+        host("python_function", "torch/nn/modules/module.py(1700): _call_impl", 5.0, 90.0, json!({})),
+        host("python_function", "nn.Module: Linear_0", 6.0, 80.0, json!({})),
+        host("user_annotation", "ProfilerStep#3", 0.0, 100.0, json!({})),
+        host("cpu_op", "aten::linear", 10.0, 60.0, json!({})),
+        host("cpu_op", "aten::addmm", 20.0, 40.0, inputs),
+        host("cuda_runtime", "cudaLaunchKernel", 30.0, 10.0, json!({"correlation": 5, "cbid": 211})),
+        json!({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 42, "ts": 25.0,
+            "args": {"Device Type": 1, "Bytes": 8192}}),
+        json!({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 42, "ts": 65.0,
+            "args": {"Device Type": 0, "Bytes": 64}}),
+        json!({"ph": "X", "cat": "kernel", "name": "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT", "pid": 0, "tid": 7,
+            "ts": 50.0, "dur": 20.0, "args": {"device": 0, "context": 1, "stream": 7, "correlation": 5}}),
+        json!({"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "pid": 0, "tid": 7, "ts": 80.0, "dur": 5.0,
+            "args": {"device": 0, "context": 1, "stream": 7, "correlation": 6}}),
+    ])
+}
+
+#[test]
+fn rows_of_torch_profiler_have_the_sums_of_key_averages() {
+    let found = of_rows(&linear(), OperatorsBy::Operator);
+    assert_eq!((found.source, found.device_ns, found.outside_ns), (OperatorSource::TorchProfiler, 25_000, 5_000));
+    let of = row(&found, "aten::addmm");
+    assert_eq!((of.calls, of.host_ns, of.own_host_ns), (1, 40_000, 30_000));
+    assert_eq!((of.device_ns, of.own_device_ns, of.memory_bytes), (20_000, 20_000, Some(8_192)));
+    assert_eq!(of.flops, Some(2 * 32 * 128 * 64));
+    // 524,288 operations in 20 us, of 132 * 4096 * 1.98e9 a second.
+    assert!((of.peak_share.unwrap() - 2.449e-5).abs() < 1e-7, "{of:?}");
+    let of = row(&found, "aten::linear");
+    assert_eq!((of.host_ns, of.own_host_ns, of.device_ns, of.own_device_ns), (60_000, 20_000, 20_000, 0));
+    assert_eq!((of.memory_bytes, of.flops, of.peak_share), (Some(8_192), None, None));
+    assert_eq!(row(&found, "ProfilerStep*").own_host_ns, 40_000);
+}
+
+#[test]
+fn operators_have_their_shapes_modules_and_functions() {
+    let shapes = of_rows(&linear(), OperatorsBy::Shapes);
+    assert_eq!(row(&shapes, "aten::addmm").shapes.replace(' ', ""), "[[64],[32,128],[128,64],[],[]]");
+    assert_eq!(row(&of_rows(&linear(), OperatorsBy::Module), "aten::linear").place, "Linear_0");
+    let line = of_rows(&linear(), OperatorsBy::Line);
+    assert_eq!(row(&line, "aten::addmm").place, "train.py:7 (step)");
+    assert_eq!(row(&line, "aten::addmm").own_host_ns, 30_000, "functions have no time of their own");
+}
+
+#[test]
+fn ranges_of_pytorch_are_operators_and_a_program_without_any_gets_guesses() {
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces");
+    let found = operators(&traces.join("hf_nvtx.gpuwhy"), OperatorsBy::Operator);
+    assert_eq!(found.source, OperatorSource::Ranges);
+    let of = row(&found, "aten::addmm");
+    assert_eq!(of.calls % 150, 0, "a training of 150 steps");
+    assert!(of.own_host_ns < of.host_ns && of.own_device_ns < of.device_ns, "it copies its bias: {of:?}");
+    let own: u64 = found.rows.iter().map(|row| row.own_device_ns).sum();
+    assert_eq!(own + found.outside_ns, found.device_ns, "each kernel is of one operator");
+    let guessed = operators(&traces.join("graph_inference.gpuwhy"), OperatorsBy::Operator);
+    assert_eq!(guessed.source, OperatorSource::Kernels);
+    assert!(guessed.table(5, gpuwhy_report::text_format::Style::default()).contains("These are guesses"));
+    assert!(row(&guessed, "at::native::silu_kernel").calls > 0);
+}
