@@ -1,0 +1,118 @@
+"""The benchmark agrees with itself: programs, fixes, truths, stored answers, the sheet and the tables of README.md."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import scoring
+import tools
+from pairs import HERE, PAIRS, PROGRAMS, patched
+
+GROUPS = set(tools.GPUWHY_GROUPS.values())
+
+
+class Programs(unittest.TestCase):
+    def test_each_program_has_its_truth_and_a_fix_that_applies(self) -> None:
+        files = {path.stem for path in PROGRAMS.glob("*.py")} - {"loop"}
+        self.assertEqual(files, set(scoring.names()))
+        self.assertEqual(files, {path.stem for path in PROGRAMS.glob("*.diff")})
+        for name, truth in scoring.truths().items():
+            with self.subTest(name):
+                source = (PROGRAMS / f"{name}.py").read_text()
+                fixed = patched(source, (PROGRAMS / f"{name}.diff").read_text())
+                self.assertNotEqual(source, fixed)
+                compile(fixed, name, "exec")
+                self.assertTrue(truth.groups and set(truth.groups) <= GROUPS, truth.groups)
+                self.assertTrue(truth.lines and truth.cause and truth.fix)
+                self.assertEqual((len(truth.before), len(truth.after)), (PAIRS, PAIRS))
+                self.assertTrue(min(*truth.before, *truth.after) > 0)
+
+    def test_a_diff_of_another_text_does_not_apply(self) -> None:
+        diff = (PROGRAMS / "file_log.diff").read_text()
+        with self.assertRaises(ValueError):
+            patched((PROGRAMS / "file_log.py").read_text().replace("log.flush()", "log.flush(); log.flush()"), diff)
+
+
+class Sheet(unittest.TestCase):
+    def test_each_stored_answer_is_judged_by_a_sentence_that_it_has(self) -> None:
+        sheet = scoring.read(HERE / "sheet.json")
+        self.assertTrue(sheet["judge"])
+        for tool in tools.TOOLS:
+            answers = {path.stem: path.read_text() for path in (HERE / "answers" / tool).glob("*.txt")}
+            self.assertTrue(answers, tool)
+            self.assertTrue((HERE / "answers" / tool / "version").read_text().strip())
+            self.assertEqual(set(answers), set(sheet[tool]), tool)
+            for name, row in sheet[tool].items():
+                with self.subTest(tool=tool, name=name):
+                    self.assertIn(row["remedy"], scoring.MARKS)
+                    self.assertTrue(row["reason"])
+                    self.assertTrue(row["quote"] or row["remedy"] == 0)
+                    self.assertIn(scoring.squeezed(row["quote"]), scoring.squeezed(answers[name]))
+
+    def test_the_readme_has_the_scores(self) -> None:
+        text = scoring.tables(HERE, list(tools.TOOLS), scoring.names())
+        page = (HERE / "README.md").read_text()
+        for table in text.split("\n\n"):
+            self.assertIn(table.strip(), page, "python3 benchmark/run.py --stored --table")
+        totals = [scoring.total([one.remedy for one in scoring.scores(HERE, tool, scoring.names()).values()]) for tool in tools.TOOLS]
+        front = scoring.squeezed((HERE.parent / "README.md").read_text())
+        said = "gpuwhy leads to the right change in {}, nsys' rules in {}, TensorBoard's plugin in {}, HTA in {};"
+        self.assertIn(said.format(*totals), front)
+
+
+class Scores(unittest.TestCase):
+    ANSWER = (
+        "Bottleneck: CPU work between launches. The GPU waits.\nWhat to do: Remove the sleep at sleeper.py:21 (step) from\n"
+        "            the loop.\n            Gain: about 2.6x (2.1x to 3.8x).\n  - Sleeping at sleeper.py:21 (step).\n"
+        "Next: The bottleneck is then kernel launches. A CUDA graph: at least 9x in all.\n")
+
+    def score(self, answer: str, before: float, after: float, quote: str = "Remove the sleep at sleeper.py:21 (step) from the loop.") -> scoring.Score:
+        truth = scoring.Truth("a sleep", "no sleep", ("host_cpu",), (21,), (before,) * PAIRS, (after,) * PAIRS)
+        return scoring.score("gpuwhy", "sleeper", truth, answer, {"remedy": 1, "quote": quote}, before * 1.05)
+
+    def test_an_answer_that_is_right(self) -> None:
+        one = self.score(self.ANSWER, 5.0, 2.0)
+        self.assertEqual((one.group, one.line, one.remedy, one.gain, one.said), (1, 1, 1, 1, "about 2.6x (2.1x to 3.8x)"))
+        self.assertAlmostEqual(one.cost or 0, 1.05)
+
+    def test_an_answer_that_is_wrong(self) -> None:
+        self.assertEqual(self.score(self.ANSWER, 5.0, 1.0).gain, 0)
+        self.assertEqual(self.score(self.ANSWER.replace(":21", ":20"), 5.0, 2.0, "").line, 0)
+        self.assertEqual(self.score(self.ANSWER.replace("CPU work between launches", "data loading", 1), 5.0, 2.0).group, 0)
+        self.assertIsNone(self.score("Bottleneck: synchronization.\n", 5.0, 2.0).remedy, "it was judged by a sentence that is not there")
+
+    def test_forms_of_a_gain(self) -> None:
+        for text, low, high in (
+                ("Gain: at least 1.54x, often 2.1x (an estimate).", 1.54, float("inf")), ("Gain: more than 9x.", 9, float("inf")),
+                ("Gain: at most 129x (a rough bound).", 0, 129), ("Gain: about 4.8x in all (3.3x to 5.1x).", 3.3, 5.1),
+                ("Gain alone: about 1.30x (1.19x to 1.35x).", 1.19, 1.35), ("Alone it gains little.", 0, scoring.WORTH_DOING)):
+            self.assertEqual((scoring.said_gain(text) or ())[:2], (low, high), text)
+        self.assertIsNone(scoring.said_gain("Use fewer launches."))
+
+    def test_groups_of_the_other_tools(self) -> None:
+        step = "Average Step Time 100 us\n  Kernel 20 us, 20 %\n  DataLoader 60 us, 60 %\n  CPU Exec 20 us, 20 %\n"
+        self.assertEqual(tools.tensorboard_groups(step), {"data_loading"})
+        advice = step + "Performance Recommendation\n  Kernels with 90% time are launched by Tensor Cores eligible operators."
+        self.assertEqual(tools.tensorboard_groups(advice), {"gpu_compute"})
+        hta = "t\nrank idle_time(ns) compute_time(ns) non_compute_time(ns)\n0 9 1 2\nx\n0 7 host_wait 8\n0 7 kernel_wait 1\n"
+        self.assertEqual(tools.hta_groups(hta), tools.HOST_WAIT)
+        self.assertEqual(tools.hta_groups(hta.replace("0 9 1", "0 1 9")), {"gpu_compute"})
+
+    def test_new_recordings_are_scored_by_their_own_bare_runs(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder)
+            (path / "answers" / "gpuwhy").mkdir(parents=True)
+            (path / "answers" / "gpuwhy" / "file_log.txt").write_text(self.ANSWER)
+            (path / "times.json").write_text(json.dumps(
+                {"bare": {"file_log": {"before": [4.0] * PAIRS, "after": [1.0] * PAIRS}}, "gpuwhy": {"file_log": 6.0}}))
+            self.assertEqual(scoring.scores(path, "gpuwhy", ["file_log"])["file_log"].cost, 1.5)
+
+
+if __name__ == "__main__":
+    unittest.main()
