@@ -21,7 +21,7 @@ import time
 
 BARE, AGAIN = "bare", "again"
 # Generations of which an interval is told, turns in each that a tool needs, and that the published ones must have of bare.
-GENERATIONS, FEWEST_TURNS, TURNS = 3, 3, 10
+GENERATIONS, FEWEST_TURNS, TURNS = 3, 3, 7
 RESAMPLES = 1000
 # Tool of a decode step -> the row that has it as the default's.
 ROWS_OF_TOOLS = {"later": "decode_later", "capture": "decode_capture"}
@@ -134,9 +134,7 @@ class Measured:
         turns: dict[str, dict] = {}
         for tool, of_tool in figures.items():
             for row, value in of_tool.items():
-                if row == "state":
-                    turns.setdefault("states", {})[tool] = value
-                elif row == program == "decode":
+                if row == program == "decode":
                     row_of, name = (ROWS_OF_TOOLS[tool], "gpuwhy") if tool in ROWS_OF_TOOLS else ("decode_start", tool)
                     turns.setdefault(row_of, {})[name] = value
                 else:
@@ -180,12 +178,14 @@ class Measured:
         pairs, part = self.pairs(row, tool, base), part_of(row)[1]
         if not pairs:
             return None
+        # Turns are not spread over the generations if the tool failed in most of them.
+        pairs = [turns for turns in pairs if len(turns) >= FEWEST_TURNS] or pairs
         enough = len(pairs) >= GENERATIONS and min(map(len, pairs)) >= FEWEST_TURNS
         middle = statistics.median(ratio(turns, part) for turns in pairs)
         return Cost(middle, interval(pairs, part) if enough else None, sum(map(len, pairs)))
 
     def rows(self) -> list[str]:
-        found = dict.fromkeys(row for one in self.finished() for row in one["rows"] if row != "states")
+        found = dict.fromkeys(row for one in self.finished() for row in one["rows"])
         return [part for row in found for part in ([f"{row}_p50", f"{row}_p99"] if row.startswith("serving") else [row])]
 
     def tools(self) -> list[str]:
