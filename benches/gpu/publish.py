@@ -56,28 +56,23 @@ def help_text(measured: Measured) -> str:
     return "\n".join(lines) + "\n"
 
 
-def phrase(costs: list[Cost]) -> str:
-    """The highest of these costs, in a sentence; the end of its interval if none can be told."""
-    if not costs:
+def phrase(cost: Cost | None) -> str:
+    """A cost in a sentence; the end of its interval if none can be told."""
+    if cost is None:
         return "an unknown time"
-    told = [cost.middle for cost in costs if not cost.is_none()]
-    if told:
-        return ("at most " if len(costs) > 1 else "") + percent(max(told)).removeprefix("+")
-    return f"nothing that can be told (less than {percent(max(1.0, *(cost.interval[1] for cost in costs))).removeprefix('+')})"
+    if cost.is_none():
+        return f"less than {percent(max(1.0, cost.interval[1])).removeprefix('+')}"
+    return percent(cost.middle).removeprefix("+")
 
 
 def sentence(measured: Measured) -> str:
     """What costs whom how much."""
-
-    def said(tool: str, *rows: str) -> str:
-        return phrase([cost for row in rows if (cost := measured.cost(row, tool))])
-
-    default = {row: said("gpuwhy", row) for row in ("gpt", "mlp", "decode_start", "decode_later")}
-    monitor = said("monitor", "gpt", "mlp", "decode_start", "serving_8_p50")
+    default = {row: phrase(measured.cost(row, "gpuwhy")) for row in ("gpt", "mlp", "decode_start", "decode_later")}
+    monitor = [phrase(measured.cost(row, "monitor")) for row in ("gpt", "mlp", "decode_start")]
     return (
         f"The default adds {default['gpt']} to a training that keeps the GPU busy and {default['mlp']} to one of tiny kernels; to "
         f"a decode step as one CUDA graph {default['decode_start']} for the first ten seconds, which are recorded, and "
-        f"{default['decode_later']} from then on; `--mode monitor` adds {monitor} to any of these.")
+        f"{default['decode_later']} from then on. `--mode monitor` adds {monitor[0]}, {monitor[1]} and {monitor[2]} to these three.")
 
 
 def costs_table(measured: Measured) -> str:
