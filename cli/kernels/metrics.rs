@@ -41,8 +41,13 @@ pub fn wanted(args: &KernelsArgs) -> Vec<WantedMetrics> {
 /// Lists metrics, and returns the exit code. Fails without a usable libcupti or chip, or a closed stdout.
 pub fn query(args: &KernelsArgs) -> Result<u8> {
     let (counters, chip) = opened(args.chip.as_deref())?;
-    let host = Host::open(counters, Collection::Ranges, &chip, None)
-        .map_err(|error| anyhow!("--chip {chip}: {error}; this libcupti knows {}", known(counters)))?;
+    let host =
+        Host::open(counters, Collection::Ranges, &chip, None).map_err(|error| match counters.missing_library() {
+            Some((library, problem)) => {
+                anyhow!("{}: {problem}; install the whole nvidia-cuda-cupti package", library.display())
+            }
+            None => anyhow!("--chip {chip}: {error}; this libcupti knows {}", known(counters)),
+        })?;
     let catalog = host.catalog().context("cannot list the metrics")?;
     let chosen = WantedMetrics::on_chip(&wanted(args), &catalog);
     if let Some(refusal) = refusal(&chip, &chosen) {
@@ -93,9 +98,6 @@ fn opened(chip: Option<&str>) -> Result<(&'static Counters, String)> {
     let first = |text: &str| text.lines().next().unwrap_or_default().trim_end_matches(" Tried:").to_owned();
     let cupti = loaded.map_err(|error| anyhow!("{}; {hint}", first(&error.to_string())))?;
     let counters = Counters::of(cupti);
-    if let Some((library, problem)) = counters.missing_library() {
-        bail!("{}: {problem}; install the whole nvidia-cuda-cupti package", library.display());
-    }
     if let Some(chip) = chip {
         return Ok((counters, chip.to_ascii_uppercase()));
     }
@@ -146,7 +148,11 @@ fn text(document: &Value) -> String {
         let _ = writeln!(out, "\nA name is followed by");
         for (kind, suffixes) in document["suffixes"].as_object().into_iter().flatten() {
             let all: Vec<_> = suffixes.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            let _ = writeln!(out, "  {kind}: {}", all.join(" "));
+            let after_avg: Vec<_> = all.iter().filter_map(|of| of.strip_prefix(".avg")).collect();
+            let rollups = if after_avg.is_empty() { "" } else { ".avg, .max, .min or .sum and " };
+            let ends = if after_avg.is_empty() { all } else { after_avg };
+            let ends: Vec<_> = ends.into_iter().map(|of| if of.is_empty() { "nothing" } else { of }).collect();
+            let _ = writeln!(out, "  {kind}: {rollups}{}", ends.join(", "));
         }
     }
     out

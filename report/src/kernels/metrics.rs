@@ -46,8 +46,12 @@ pub(super) fn listed_metrics(out: &mut Page, view: &KernelView, is_chosen: Chose
         }
     }
     let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
+    if rows.is_empty() && is_chosen.is_some() {
+        let _ = writeln!(out, "    none of the chosen metrics was measured");
+    }
     for (name, unit, value) in rows {
-        let _ = writeln!(out, "    {name:<width$}  {:>18} {unit}", figure(value));
+        let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+        let _ = writeln!(out, "    {name:<width$}  {:>18}{unit}", figure(value));
     }
 }
 
