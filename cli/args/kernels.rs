@@ -17,7 +17,7 @@ launches are slow and are left out of the report. Kernels that communicate with 
 ones, those that run for a second or longer, and nodes of CUDA graphs are never measured.
 
 --metrics and --section measure other metrics, with the names of ncu. Metrics of several passes take as many launches,
-which must do the same work. A kernel is not replayed, so metrics with sass in their name are not counted.
+which must do the same work. A kernel is not replayed, so metrics with sass in their name are refused.
 
 The traces are deleted when the command ends, unless --output keeps them.
 

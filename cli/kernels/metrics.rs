@@ -13,7 +13,7 @@ use cupti_sys::counters::Counters;
 use cupti_sys::counters::host::{Collection, Host, MetricKind};
 use cupti_sys::counters::range::RangePlan;
 use cupti_sys::{Cupti, initialize_driver};
-use gpuwhy_inject::config::{ChipMetrics, MOST_LAUNCHES, WantedMetrics, parse_metrics};
+use gpuwhy_inject::config::{MOST_LAUNCHES, WantedMetrics, parse_metrics};
 use gpuwhy_report::text_format::counted;
 use serde_json::{Value, json};
 
@@ -50,8 +50,8 @@ pub fn query(args: &KernelsArgs) -> Result<u8> {
         })?;
     let catalog = host.catalog().context("cannot list the metrics")?;
     let chosen = WantedMetrics::on_chip(&wanted(args), &catalog);
-    if let Some(refusal) = refusal(&chip, &chosen) {
-        message::say(&refusal);
+    if let Some(refusal) = chosen.refusals(&chip).first() {
+        message::say(&format!("--metrics: {refusal}"));
         return Ok(REFUSED);
     }
     let passes = |names: &[String]| RangePlan::new(counters, &chip, &[names.to_vec()]).ok().map(|plan| plan.passes(0));
@@ -110,17 +110,6 @@ fn opened(chip: Option<&str>) -> Result<(&'static Counters, String)> {
 
 fn known(counters: &Counters) -> String {
     counters.supported_chips().unwrap_or_default().join(", ")
-}
-
-/// Why a choice cannot be measured.
-fn refusal(chip: &str, chosen: &ChipMetrics) -> Option<String> {
-    let (name, nearest) = chosen.unknown.first()?;
-    let nearest = if nearest.is_empty() {
-        "`gpuwhy kernels --query-metrics` lists them".to_owned()
-    } else {
-        format!("the nearest are {}", nearest.join(", "))
-    };
-    Some(format!("--metrics {name}: {chip} has no such metric; {nearest}"))
 }
 
 fn text(document: &Value) -> String {

@@ -58,12 +58,17 @@ pub struct ChipMetrics {
     pub names: Vec<String>,
     /// Items of the list that the chip does not have, each with the nearest names.
     pub unknown: Vec<(String, Vec<String>)>,
+    /// Items of the list that only a replay of the kernel can count.
+    pub uncounted: Vec<String>,
 }
 
 /// Maximum number of launches of a kernel that are measured.
 pub const MOST_LAUNCHES: u32 = 100;
 /// Duration of a launch, which is always measured.
 const DURATION: &str = "gpu__time_duration.sum";
+/// Part of the names of metrics that are counted in changed code. Without a replay of the kernel they are 0
+/// (H200, CUPTI 13.0).
+const IN_CHANGED_CODE: &str = "__sass_";
 /// Maximum number of names that are suggested for an unknown one.
 const SUGGESTED: usize = 3;
 
@@ -106,7 +111,11 @@ impl WantedMetrics {
                     (section.name, section.metrics.iter().flat_map(|of| catalog.named(of)).collect())
                 }
             };
+            let is_counted = |name: &String| !name.contains(IN_CHANGED_CODE);
             match item {
+                Self::Named(_) | Self::Matching(_) if !names.is_empty() && !names.iter().any(is_counted) => {
+                    found.uncounted.push(text.to_owned());
+                }
                 Self::Named(name) if names.is_empty() && !sets::is_of_launch(name) => {
                     found.unknown.push((text.to_owned(), catalog.nearest(name, SUGGESTED, edits)));
                 }
@@ -115,8 +124,21 @@ impl WantedMetrics {
             }
         }
         let mut seen = rustc_hash::FxHashSet::default();
-        found.names.retain(|name| seen.insert(name.clone()));
+        found.names.retain(|name| !name.contains(IN_CHANGED_CODE) && seen.insert(name.clone()));
         found
+    }
+}
+
+impl ChipMetrics {
+    /// A sentence for each item of the list that cannot be measured on this chip.
+    pub fn refusals(&self, chip: &str) -> Vec<String> {
+        let unknown = self.unknown.iter().map(|(item, nearest)| match nearest.as_slice() {
+            [] => format!("{chip} has no metric {item}; `gpuwhy kernels --query-metrics` lists them"),
+            nearest => format!("{chip} has no metric {item}; the nearest are {}", nearest.join(", ")),
+        });
+        let uncounted =
+            |item| format!("{item} is counted in changed code, which needs a replay of the kernel, as by ncu");
+        unknown.chain(self.uncounted.iter().map(uncounted)).collect()
     }
 }
 
@@ -163,6 +185,12 @@ mod tests {
         let slips = on_chip("dram__bytes_reads.sum,dram__bytes_read.summ,regex:nvlink").unknown;
         let nearest: Vec<_> = slips.iter().map(|(_, near)| near.first().map_or("", String::as_str)).collect();
         assert_eq!(nearest, ["dram__bytes_read", "dram__bytes_read.sum", ""], "{slips:?}");
+        let mut with_sass = catalog();
+        with_sass.0.insert("sm__sass_inst".to_owned(), cupti_sys::counters::host::MetricKind::Counter);
+        let wanted = parse_metrics("sm__sass_inst.sum,regex:^sm__").unwrap();
+        let found = WantedMetrics::on_chip(&wanted, &with_sass);
+        assert_eq!(found.uncounted, ["sm__sass_inst.sum"], "the other stands for more");
+        assert!(found.names.len() == 5 && found.refusals("X")[0].contains("needs a replay"), "{found:?}");
         for bad in ["", ",", "a,,b", "section:None", "regex:a(b", "a(b"] {
             assert!(parse_metrics(bad).is_none(), "{bad}");
         }

@@ -20,7 +20,7 @@ use gpuwhy_trace::record::Context;
 use parking_lot::Mutex;
 
 use crate::capture::controller::CaptureController;
-use crate::config::{ChipMetrics, KernelRequest, MOST_LAUNCHES, WantedMetrics};
+use crate::config::{KernelRequest, MOST_LAUNCHES, WantedMetrics};
 use crate::counters::access_lock::{COUNTER_ACCESS, CounterAccess};
 use crate::counters::{close_before_libraries, library_calls};
 use crate::kernels::measurement::{LaunchShape, Limits, Measurement};
@@ -183,11 +183,11 @@ impl KernelProfiler {
             return Ok(sets::groups());
         }
         let catalog = Host::open(counters, Collection::Ranges, chip, None)?.catalog()?;
-        let ChipMetrics { names, unknown } = WantedMetrics::on_chip(&self.request.metrics, &catalog);
-        for (item, nearest) in unknown {
-            tracing::warn!("{chip} does not have the metric {item}; the nearest are: {}", nearest.join(", "));
+        let chosen = WantedMetrics::on_chip(&self.request.metrics, &catalog);
+        for refusal in chosen.refusals(chip) {
+            tracing::warn!("{refusal}");
         }
-        Ok(vec![names])
+        Ok(vec![chosen.names])
     }
 
     fn listen(&self, controller: &CaptureController, on: bool) {
