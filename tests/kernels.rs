@@ -173,7 +173,7 @@ fn metrics_are_measured_by_name() {
     let output = host(&stage, &shapes).env("GPUWHY_KERNEL_METRICS", wanted).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let said = stderr(&output);
-    assert!(said.contains("GH100 does not have the metric lts__t_bytes.sum; the nearest are: "), "{said}");
+    assert!(said.contains("GH100 has no metric lts__t_bytes.sum; the nearest are "), "{said}");
     let report = json(&stage);
     let kernel = &report["measured"][0];
     // The regular expression stands for the four rollups, of which the file has none: a section has no such names.
@@ -233,6 +233,26 @@ fn metrics_of_a_chip_are_listed_and_checked_before_a_run() {
         "{}",
         stderr(&other)
     );
+}
+
+#[test]
+fn metrics_of_a_real_run_are_shown_by_section_and_name() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/testing/fixtures/kernels_by_name.gpuwhy");
+    let shown = |options: &[&str]| {
+        let output = Command::new(GPUWHY).arg("kernels").args(options).arg(trace).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let section = shown(&["--section", "SpeedOfLight"]);
+    let rows: Vec<Vec<&str>> = section.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(rows.contains(&vec!["sm__throughput.avg.pct_of_peak_sustained_elapsed", "86.5166", "%"]), "{section}");
+    assert!(rows.contains(&vec!["launch__waves_per_multiprocessor", "3.87879"]), "known from the launch: {section}");
+    assert!(!section.contains("dram__bytes"), "{section}");
+    let names = shown(&["--metrics", "dram__bytes_read", "--csv"]);
+    assert_eq!(names.lines().count(), 1 + 4 * 4, "four rollups of four kernels: {names}");
+    assert!(names.contains("\"dram__bytes_read.sum\",\"byte\",\"342017280\""), "{names}");
+    assert!(shown(&[]).contains("dram__bytes_read.min"), "a page has what no other line shows");
+    assert!(shown(&["--metrics", "lts__t_bytes"]).contains("none of the chosen metrics was measured"));
 }
 
 #[test]
