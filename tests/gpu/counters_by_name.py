@@ -4,7 +4,9 @@
     counters_by_name.py GPUWHY OUT.json      measures and compares, on a machine with a GPU and ncu
     counters_by_name.py --table OUT.json     writes the table of docs/design/counters.md
 
-Clocks are not locked and caches not flushed, by either. Percentages differ in points, other values in percent.
+Clocks are not locked and caches not flushed, by either. ncu measures twice: by its replay of kernels, which writes memory
+back between passes, and what caches change by its replay of the program, which does not. Percentages differ in points,
+other values in percent.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from checks.kernels import find_ncu
@@ -37,6 +40,10 @@ METRICS = {
     DRAM: 0.0, "dram__bytes_read.sum": 4e6, "dram__bytes_write.sum": 4e6, L2: 0.0, "lts__t_bytes.sum": 1e6,
     "lts__t_sector_hit_rate.pct": 0.0, L1: 0.0, "l1tex__t_bytes.sum": 1e6, "l1tex__t_sector_hit_rate.pct": 0.0,
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 1e5}
+# Metrics that depend on what the caches hold.
+CACHED = [
+    DURATION, DRAM, "dram__bytes_read.sum", "dram__bytes_write.sum", L2, "lts__t_bytes.sum", "lts__t_sector_hit_rate.pct", L1, "l1tex__t_bytes.sum",
+    "l1tex__t_sector_hit_rate.pct", "smsp__issue_active.avg.pct_of_peak_sustained_active", "sm__warps_active.avg.pct_of_peak_sustained_active"]
 POINTS = 3.0
 # Part of the name of the kernel between two operations.
 SEPARATOR = "spin_kernel"
@@ -78,16 +85,29 @@ def units(text: str) -> dict[str, str]:
     return {name: unit for name, unit in rows[0].items() if name and "__" in name} if rows else {}
 
 
-def joined(ours: Sequence[dict], theirs: Sequence[dict], operations: Sequence[str]) -> list[dict]:
-    """The longest kernel of each operation, if both measured it."""
-    place = lambda kernel: (kernel["symbol"], tuple(kernel["grid"]), tuple(kernel["block"]))
+def longest(groups: Sequence[Sequence[dict]]) -> list[dict]:
+    """The longest kernel of each operation."""
+    return [max(kernels, key=lambda kernel: kernel["metrics"].get(DURATION, 0.0)) for kernels in groups]
+
+
+def place(kernel: dict) -> tuple:
+    return kernel["symbol"], tuple(kernel["grid"]), tuple(kernel["block"])
+
+
+def joined(ours: Sequence[dict], replayed: Sequence[dict], in_program: Sequence[dict], operations: Sequence[str]) -> list[dict]:
+    """A kernel of each operation that both measured, unless another operation has the same one with the same sizes."""
     measured = {place(kernel): kernel for kernel in ours if kernel["outcome"] == "measured"}
+    places = [place(kernel) for kernel in replayed]
     rows = []
-    for operation, kernels in zip(operations, theirs, strict=True):
-        kernel = max(kernels, key=lambda kernel: kernel["metrics"].get(DURATION, 0.0))
-        if own := measured.get(place(kernel)):
-            values = {name: [own["metrics"].get(name), kernel["metrics"].get(name)] for name in METRICS}
-            rows.append({"operation": operation, "symbol": kernel["symbol"], "passes": own["passes"], "values": values})
+    for operation, kernel, cached in zip(operations, replayed, in_program, strict=True):
+        own = measured.get(place(kernel))
+        if own is None or places.count(place(kernel)) > 1 or cached["grid"] != kernel["grid"]:
+            continue
+        theirs = {**kernel["metrics"], **{name: cached["metrics"].get(name) for name in CACHED}}
+        rows.append({
+            "operation": operation, "symbol": kernel["symbol"], "grid": kernel["grid"], "block": kernel["block"], "passes": own["passes"],
+            "values": {name: [own["metrics"].get(name), theirs.get(name)] for name in METRICS},
+            "replayed": {name: kernel["metrics"].get(name) for name in CACHED}})
     return rows
 
 
@@ -131,33 +151,39 @@ def groups(theirs: Sequence[dict]) -> list[list[dict]]:
     return found[:-1]
 
 
+def profiled(ncu: str, mode: str, names: Sequence[str]) -> tuple[list[str], str]:
+    """Operations, and ncu's raw table of their kernels."""
+    options = ["--replay-mode", mode, "--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none", "--csv", "--page", "raw",
+               "--print-units", "base", "--print-kernel-base", "mangled", "--metrics", ",".join(names)]
+    run = subprocess.run([ncu, *options, sys.executable, "-u", str(PROGRAM), "1", "profile"], capture_output=True, text=True, timeout=LIMIT)
+    return list(dict.fromkeys(line for line in run.stdout.splitlines() if ": " in line and line[0] not in '="')), run.stdout
+
+
+def document(measured: Sequence[dict], operations: Sequence[str], replayed: str, in_program: str, **others: object) -> dict:
+    tables = [longest(groups(by_ncu(text))) for text in (replayed, in_program)]
+    return {"rows": joined(measured, *tables, operations), "units": units(replayed), **others}
+
+
 def main(gpuwhy: str, out: str) -> None:
-    ncu, names = find_ncu(), ",".join(METRICS)
+    ncu = find_ncu()
     if ncu is None:
         sys.exit("no ncu: name one by GPUWHY_NCU")
-    ours = subprocess.run(
-        [gpuwhy, "kernels", "--top", "40", "--metrics", names, "--json", "--", sys.executable, PROGRAM, str(SECONDS)], capture_output=True,
-        text=True, timeout=LIMIT)
+    command = [gpuwhy, "kernels", "--top", "40", "--metrics", ",".join(METRICS), "--json", "--", sys.executable, str(PROGRAM), str(SECONDS)]
+    ours = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
     lines = [line for line in ours.stdout.splitlines() if line.startswith("{")]
-    measured = json.loads(lines[-1])["measured"] if lines else []
-    raw = pathlib.Path(out).with_suffix(".ncu")
-    options = ["--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none", "--metrics", names, "-f", "-o", str(raw)]
-    theirs = subprocess.run([ncu, *options, sys.executable, "-u", str(PROGRAM), "1", "profile"], capture_output=True, text=True, timeout=LIMIT)
-    page = ["--import", f"{raw}.ncu-rep", "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "mangled"]
-    text = subprocess.run([ncu, *page], capture_output=True, text=True, timeout=LIMIT).stdout
-    operations = [line for line in theirs.stdout.splitlines() if ": " in line and not line.startswith("==")]
-    document = {
-        "rows": joined(measured, groups(by_ncu(text)), operations), "units": units(text), "outcomes": [[kernel["name"][:80], kernel["outcome"]] for kernel in measured],
-        "said": ours.stderr[-2000:], "ncu": theirs.stdout[-4000:], "operations": operations}
-    pathlib.Path(out).write_text(json.dumps(document, indent=1))
-    print(summary(document) if document["rows"] else f"nothing to compare: {ours.stderr[-500:]} {theirs.stdout[-500:]}")
+    operations, replayed = profiled(ncu, "kernel", list(METRICS))
+    _, in_program = profiled(ncu, "application", CACHED)
+    found = document(json.loads(lines[-1])["measured"] if lines else [], operations, replayed, in_program, said=ours.stderr[-2000:])
+    pathlib.Path(out).write_text(json.dumps(found, indent=1))
+    print(summary(found) if found["rows"] else f"nothing to compare: {ours.stderr[-500:]} {replayed[-500:]}")
 
 
 def publish(path: str) -> None:
     document = json.loads(pathlib.Path(path).read_text())
     before, rest = DOCUMENT.read_text().split(MARKERS[0])
     after = rest.split(MARKERS[1], 1)[1]
-    DOCUMENT.write_text(f"{before}{MARKERS[0]}\n{summary(document)}.\n\n{table(document)}\n{MARKERS[1]}{after}")
+    said = textwrap.fill(f"{summary(document)}.", 120)
+    DOCUMENT.write_text(f"{before}{MARKERS[0]}\n{said}\n\n{table(document)}\n{MARKERS[1]}{after}")
 
 
 if __name__ == "__main__":

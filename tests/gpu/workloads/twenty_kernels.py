@@ -30,6 +30,7 @@ def operations() -> list:
     result, small = torch.empty_like(wide), tensor(1 << 20, dtype=single)
     rows, columns = tensor(65536, 2048), tensor(16384, 8192, dtype=single)
     query, key, value = (tensor(4, 16, 4096, 64) for _ in range(3))
+    wider = [tensor(4, 16, 4096, 128) for _ in range(3)]
     scores, long = tensor(32768, 4096), tensor(2048, 65536, dtype=single)
     image, weights = (tensor(*shape).to(memory_format=torch.channels_last) for shape in ((64, 256, 56, 56), (256, 256, 3, 3)))
     depth = tensor(256, 1, 3, 3, dtype=single)
@@ -44,7 +45,7 @@ def operations() -> list:
         ("reduction", "of rows", lambda: columns.sum(1)), ("reduction", "of columns", lambda: columns.sum(0)),
         ("reduction", "layer norm", lambda: functional.layer_norm(rows, (2048,))), ("reduction", "largest", lambda: columns.max(1)),
         ("softmax, attention", "attention", lambda: functional.scaled_dot_product_attention(query, key, value)),
-        ("softmax, attention", "causal attention", lambda: functional.scaled_dot_product_attention(query, key, value, is_causal=True)),
+        ("softmax, attention", "causal attention", lambda: functional.scaled_dot_product_attention(*wider, is_causal=True)),
         ("softmax, attention", "softmax", lambda: torch.softmax(scores, -1)), ("softmax, attention", "log softmax", lambda: torch.log_softmax(long, -1)),
         ("convolution, gather", "convolution", lambda: functional.conv2d(image, weights, padding=1)),
         ("convolution, gather", "by channel", lambda: functional.conv2d(pixels, depth, padding=1, groups=256)),
