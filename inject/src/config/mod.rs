@@ -25,7 +25,7 @@ use crate::cost::Budget;
 
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
 pub use error::{SettingsError, warned};
-pub use kernels::{KernelRequest, MOST_LAUNCHES, WantedMetrics, parse_metrics};
+pub use kernels::{ChipMetrics, KernelRequest, MOST_LAUNCHES, WantedMetrics, parse_metrics};
 pub use request::{MAX_STEPS, RangeName};
 use table::Setting;
 pub use table::names::*;
