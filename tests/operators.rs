@@ -1,10 +1,11 @@
 //! Operators of a report beside PyTorch's `key_averages()`, and from each source.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gpuwhy_import::{Input, Request, TraceFile};
 use gpuwhy_report::operators::{OperatorRow, OperatorSource, Operators, OperatorsBy};
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 fn operators(trace: &Path, by: OperatorsBy) -> Operators {
@@ -95,4 +96,91 @@ fn ranges_of_pytorch_are_operators_and_a_program_without_any_gets_guesses() {
     assert_eq!(guessed.source, OperatorSource::Kernels);
     assert!(guessed.table(5, gpuwhy_report::text_format::Style::default()).contains("These are guesses"));
     assert!(row(&guessed, "at::native::silu_kernel").calls > 0);
+}
+
+/// `key_averages()` of a fixture: microseconds by name and shapes.
+fn averages(program: &str, by: &str) -> FxHashMap<(String, String), Value> {
+    let packed = fs::read(fixture("averages.json.gz")).unwrap();
+    let all: Value = serde_json::from_reader(flate2::read::GzDecoder::new(&packed[..])).unwrap();
+    let mut rows = FxHashMap::default();
+    for row in all[program][by].as_array().unwrap() {
+        let name = row["key"].as_str().unwrap();
+        // Rows of CUDA's own functions, such as cudaLaunchKernel.
+        let is_call = name.starts_with("cu") && name[2..].trim_start_matches("da").starts_with(char::is_uppercase);
+        // Allocations outside of operators.
+        if !is_call && name != "[memory]" {
+            let shapes = row["shapes"].as_array().filter(|shapes| !shapes.is_empty());
+            let shapes = shapes.map(|shapes| json!(shapes).to_string()).unwrap_or_default();
+            rows.insert((name.to_owned(), shapes), row.clone());
+        }
+    }
+    rows
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/operators").join(name)
+}
+
+/// Shapes as `key_averages()` has them: nothing if the operator has no inputs.
+fn key(row: &OperatorRow) -> (String, String) {
+    let shapes = row.shapes.replace(' ', "");
+    (row.name.clone(), if shapes == "[]" { String::new() } else { shapes })
+}
+
+/// PyTorch takes CUPTI's allocation of a buffer for a call in the operator, which launched its work once more.
+const OVERHEAD: &str = "Activity Buffer Request";
+
+#[test]
+fn operators_of_torch_profiler_equal_its_key_averages() {
+    for program in ["resnet_training", "resnet_inference", "transformer"] {
+        for (by, list) in [(OperatorsBy::Operator, "operators"), (OperatorsBy::Shapes, "shapes")] {
+            let ours = operators(&fixture(&format!("{program}.kineto.json.gz")), by);
+            let mut theirs = averages(program, list);
+            let overhead = theirs.remove(&(OVERHEAD.to_owned(), String::new())).unwrap();
+            let nanos = |row: &Value, field: &str| (row[field].as_f64().unwrap() * 1_000.0).round() as u64;
+            assert_eq!(ours.rows.len(), theirs.len(), "{program} {list}");
+            let (mut longer, mut launched_twice) = (0, Vec::new());
+            for row in &ours.rows {
+                let of = theirs.get(&key(row)).unwrap_or_else(|| panic!("{program} {list}: {row:?}"));
+                let exact = [of["count"].as_i64(), of["device_memory_usage"].as_i64(), of["flops"].as_i64()];
+                let flops = row.flops.unwrap_or(0) as i64;
+                assert_eq!(exact.map(Option::unwrap), [row.calls as i64, row.memory_bytes.unwrap(), flops], "{row:?}");
+                assert_eq!(row.host_ns, nanos(of, "cpu_time_total"), "{row:?}");
+                assert_eq!(row.own_device_ns, nanos(of, "self_device_time_total"), "{row:?}");
+                longer += row.own_host_ns - nanos(of, "self_cpu_time_total");
+                if row.device_ns != nanos(of, "device_time_total") {
+                    let once = nanos(of, "device_time_total") - nanos(&overhead, "device_time_total");
+                    assert_eq!(row.device_ns, once, "{row:?}");
+                    launched_twice.push(&*row.name);
+                }
+            }
+            assert_eq!(longer, nanos(&overhead, "self_cpu_time_total"), "{program} {list}");
+            launched_twice.sort_unstable();
+            assert_eq!(launched_twice, ["aten::_to_copy", "aten::copy_", "aten::to"], "{program} {list}");
+        }
+    }
+}
+
+#[test]
+fn operators_of_ranges_agree_with_key_averages_of_another_run() {
+    for program in ["resnet_training", "resnet_inference", "transformer"] {
+        let ours = operators(&fixture(&format!("{program}.gpuwhy")), OperatorsBy::Operator);
+        let mut theirs = averages(program, "operators");
+        theirs.remove(&(OVERHEAD.to_owned(), String::new()));
+        assert_eq!((ours.rows.len(), ours.outside_ns), (theirs.len(), 0), "{program}");
+        let (mut host, mut device) = ([0.0; 2], [0.0; 2]);
+        for row in &ours.rows {
+            let of = &theirs[&key(row)];
+            assert_eq!(Some(row.calls), of["count"].as_u64(), "{program}: {row:?}");
+            let micros = |field: &str| of[field].as_f64().unwrap();
+            let own = [row.own_device_ns as f64 / 1_000.0, micros("self_device_time_total")];
+            assert!((own[0] - own[1]).abs() <= 0.2 * own[1] + 2.0 * row.calls as f64, "{program}: {own:?}, {row:?}");
+            device = [device[0] + own[0], device[1] + own[1]];
+            host = [host[0] + row.host_ns as f64 / 1_000.0, host[1] + micros("cpu_time_total")];
+        }
+        let [device, host] = [device, host].map(|[ours, theirs]| ours / theirs);
+        assert!((0.97..1.03).contains(&device), "{program}: {device}");
+        // Each made the steps of these programs 1.4 to 1.6 times as long.
+        assert!((0.67..1.5).contains(&host), "{program}: {host}");
+    }
 }

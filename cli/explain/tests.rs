@@ -33,7 +33,7 @@ const EVERYDAY: &str = "\
     short shorter show showed side since size sleeping slow slowed slower slowest small so some something soon space \
     speed start started state stay still stop stretched subtract subtracted such sum take taken tb ten tenth than that \
     the their them then there these they this those through time to together too took total turn two typical unchanged \
-    under until unusual up us use used using value vary w wait waited waiting was way well were what when where \
+    under until unusual up us use used using value vary w wait waited waiting was wasteful way well were what when where \
     whether which while whole why with within without work would write x yes you";
 
 /// Longest phrase of the glossary, words.

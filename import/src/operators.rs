@@ -156,7 +156,7 @@ impl Recorder {
     fn record(&mut self, record: &Record, dictionary: &Dictionary) {
         match record {
             Record::Range(range) if self.source == OperatorSource::Ranges => self.range(range, dictionary),
-            Record::Api(call) if self.has_operators => {
+            Record::Api(call) => {
                 let call_ends = Waiting::Call(call.end.nanos(), call.correlation);
                 self.waiting.push((call.start.nanos(), call.thread, call_ends));
             }
@@ -174,11 +174,7 @@ impl Recorder {
     fn work(&mut self, correlation: CorrelationId, (start, end): (u64, u64), flags: u8) {
         let nanos = end.saturating_sub(start);
         self.device_ns += nanos;
-        if self.has_operators {
-            self.work.push(Work { correlation, end, nanos, flags });
-        } else {
-            self.outside_ns += nanos;
-        }
+        self.work.push(Work { correlation, end, nanos, flags });
     }
 
     /// Ranges of the default domain, in which PyTorch writes; those of the program may be between them.
@@ -214,6 +210,10 @@ impl Recorder {
         while let Some(&row) = self.rows.front().filter(|row| row.start.nanos() <= horizon) {
             self.rows.pop_front();
             self.waiting.push((row.start.nanos(), row.thread, Waiting::Row(row)));
+        }
+        // Ranges come with the mark, after the calls and the work in them.
+        if !self.has_operators {
+            self.waiting.retain(|&(at, ..)| at > horizon);
         }
         // Stable: ranges of one thread and time keep their order, and operators precede the calls in them.
         self.waiting.sort_by_key(|&(at, _, what)| (at, matches!(what, Waiting::Call(..))));

@@ -212,16 +212,23 @@ impl Shape for KinetoRow {
                 RowKey::Tid => row.thread = map.next_value()?,
                 RowKey::Ts => row.start = Some(map.next_value()?),
                 RowKey::Dur => row.duration = Some(map.next_value()?),
-                RowKey::Args if !(row.categorized && row.category.is_without_arguments()) => {
+                RowKey::Args if row.categorized && !row.category.is_without_arguments() => {
                     row.arguments = map.next_value::<Lenient<Arguments>>()?.0.unwrap_or_default();
                 }
-                RowKey::Args if matches!(row.category, Category::Range | Category::Instant) => {
+                RowKey::Args if !row.categorized || matches!(row.category, Category::Range | Category::Instant) => {
                     row.of_operator = Some(map.next_value()?);
                 }
                 RowKey::Args | RowKey::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
+        }
+        // Writers that sort their keys have the arguments first.
+        if !(row.categorized && row.category.is_without_arguments())
+            && let Some(unread) = row.of_operator.take()
+        {
+            let arguments = serde_json::from_str::<Lenient<Arguments>>(unread.get());
+            row.arguments = arguments.ok().and_then(|arguments| arguments.0).unwrap_or_default();
         }
         Ok(Some(row))
     }

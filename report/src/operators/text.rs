@@ -81,19 +81,20 @@ impl Operators {
     /// Source of the rows, and what they leave out.
     fn about(&self) -> String {
         let mut text = match self.source {
-            OperatorSource::Ranges => "from the NVTX ranges of PyTorch. CPU times contain what these cost: gpuwhy run \
-                                       --help has it."
-                .to_owned(),
+            OperatorSource::Ranges => {
+                "from the NVTX ranges of PyTorch. CPU times contain their cost: steps full of small kernels took 1.2 times \
+                 as long, with shapes 1.5 to 1.6 times (measured on an H200)."
+            }
             OperatorSource::TorchProfiler => {
-                "from torch.profiler; CPU times contain what it cost, and may be twice those of the program alone."
-                    .to_owned()
+                "from torch.profiler. CPU times contain its cost: steps full of small kernels took 1.4 to 1.5 times as long \
+                 (measured on an H200)."
             }
             OperatorSource::Kernels => {
                 "not recorded. These are guesses from the names of kernels; gpuwhy run --pytorch autograd-shapes-nvtx \
                  records operators."
-                    .to_owned()
             }
-        };
+        }
+        .to_owned();
         let lacks_places = self.rows.iter().all(|row| row.place.is_empty()) && !self.rows.is_empty();
         match self.by {
             OperatorsBy::Module if lacks_places => {
