@@ -241,7 +241,7 @@ impl TraceFile {
         })
     }
 
-    /// Has reports contain operators, by operator or shapes.
+    /// Has reports contain operators, by operator or shapes, if they were recorded.
     #[must_use]
     pub fn with_operators(self, by: Option<OperatorsBy>) -> Self {
         Self { operators_by: by, ..self }
@@ -286,7 +286,7 @@ impl TraceFile {
         report.other_processes.clone_from(&self.other_processes);
         if let Some(by) = self.operators_by {
             let kept = self.operators.as_ref().map(|kept| kept.regrouped(by));
-            report.operators = kept.or(report.operators.take()).or_else(|| Some(Operators::guessed(&report, by)));
+            report.operators = kept.or(report.operators.take());
         }
         if self.lacks_cuda && report.bottleneck.cause == Cause::NoWork {
             report.bottleneck.recommendation = translate::without_cuda();

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 
-use gpuwhy_report::operators::OperatorSource;
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::{bytes, duration};
 use gpuwhy_report::words;
@@ -40,10 +39,8 @@ fn kernels(page: &mut String, report: &Report) {
     }
 }
 
-/// Operators that were recorded; guesses from the kernels would repeat these.
 fn operators(page: &mut String, report: &Report) {
-    let recorded = report.operators.iter().find(|operators| operators.source != OperatorSource::Kernels);
-    let Some(operators) = recorded else { return };
+    let Some(operators) = &report.operators else { return };
     let mut table =
         Table::new("Operator:name|Calls:n|CPU self:n|CPU total:n|GPU self:n|Share:n|GPU total:n|GFLOP:n|Peak:n");
     for row in operators.rows.iter().take(ROWS) {
