@@ -41,13 +41,12 @@ pub fn wanted(args: &KernelsArgs) -> Vec<WantedMetrics> {
 /// Lists metrics, and returns the exit code. Fails without a usable libcupti or chip, or a closed stdout.
 pub fn query(args: &KernelsArgs) -> Result<u8> {
     let (counters, chip) = opened(args.chip.as_deref())?;
-    let host =
-        Host::open(counters, Collection::Ranges, &chip, None).map_err(|error| match counters.missing_library() {
-            Some((library, problem)) => {
-                anyhow!("{}: {problem}; install the whole nvidia-cuda-cupti package", library.display())
-            }
-            None => anyhow!("--chip {chip}: {error}; this libcupti knows {}", known(counters)),
-        })?;
+    let host = Host::open(counters, Collection::Ranges, &chip, None).map_err(|error| {
+        let missing = counters.missing_library().map(|(library, problem)| {
+            format!("; {}: {problem}; install the whole nvidia-cuda-cupti package", library.display())
+        });
+        anyhow!("--chip {chip}: {error}; this libcupti knows {}{}", known(counters), missing.unwrap_or_default())
+    })?;
     let catalog = host.catalog().context("cannot list the metrics")?;
     let chosen = WantedMetrics::on_chip(&wanted(args), &catalog);
     if let Some(refusal) = chosen.refusals(&chip).first() {
