@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use crate::support::{GPUWHY, Stage, built, stderr};
+use crate::support::{GPUWHY, Stage, built, fixture, stderr};
 use serde_json::Value;
 
 /// Time after the end of the recording, milliseconds.
@@ -207,7 +207,8 @@ fn metrics_of_a_chip_are_listed_and_checked_before_a_run() {
     let query = |options: &[&str]| {
         let mut command = Command::new(GPUWHY);
         command.arg("kernels").args(options).env("GPUWHY_CUPTI_PATH", built("libcupti_replay.so"));
-        command.env("GPUWHY_REPLAY_COUNTERS", stage.path("counters.txt")).output().unwrap()
+        command.env("GPUWHY_REPLAY", fixture("gpt")).env("GPUWHY_REPLAY_COUNTERS", stage.path("counters.txt"));
+        command.output().unwrap()
     };
     counters(&stage, &shapes(1));
     let listed = query(&["--query-metrics", "dram__.*read", "--chip", "gh100"]);
