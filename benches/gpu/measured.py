@@ -51,8 +51,12 @@ class Cost:
         """True if no cost is shown: the interval contains 1, or all of it is less, which no tool can cause."""
         return self.interval is not None and self.interval[0] <= 1.0
 
+    def is_unclear(self) -> bool:
+        """True if the interval contains no cost but also one that matters: more than 5 %."""
+        return self.is_none() and self.interval[1] > 1.05
+
     def __str__(self) -> str:
-        middle = "no difference" if self.is_none() else percent(self.middle)
+        middle = "unclear" if self.is_unclear() else "no difference" if self.is_none() else percent(self.middle)
         if self.interval is None:
             return f"{middle} ({self.turns} turn{'s' if self.turns > 1 else ''})"
         return f"{middle} ({self.range()})"

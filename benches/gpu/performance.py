@@ -115,7 +115,7 @@ def document(runs: list[Measured], measured: Measured) -> str:
         *textwrap.wrap(
             "Time under a tool over the bare time of the same round, minus 1: the median of the generations, each the median of "
             "its rounds, and the interval that holds it at 95 % (bootstrap of generations and of the rounds in them). *No "
-            "difference*: 0 is in the interval, or all of it is below. *Bare again* is another bare process, and shows what the "
+            "difference*: 0 is in the interval, or all of it is below; *unclear*: 0 and more than 5 % are in it. *Bare again* is another bare process, and shows what the "
             "method can tell. CUPTI only records the nodes of the decode step. torch.profiler, nsys and `full` have a turn in "
             "every third or fourth round, and nsys has one process for all generations of a run.", WIDTH),
         "",

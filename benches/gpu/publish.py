@@ -1,6 +1,6 @@
 """Publishes measurements in the documentation, the README and the help.
 
-    python3 benches/gpu/publish.py A.json B.json
+    python3 benches/gpu/publish.py benches/gpu/results/2026-11-30-{a,b}.json
 
 Takes one run of overhead.py or two of one machine; prints for which rows and tools the intervals of two runs do not overlap.
 Writes docs/design/performance.md, cli/args/prices.txt (the modes in `gpuwhy run --help`) and the marked part of README.md.
@@ -67,12 +67,14 @@ def phrase(cost: Cost | None) -> str:
 
 def sentence(measured: Measured) -> str:
     """What costs whom how much."""
-    default = {row: phrase(measured.cost(row, "gpuwhy")) for row in ("gpt", "mlp", "decode_start", "decode_later")}
-    monitor = [phrase(measured.cost(row, "monitor")) for row in ("gpt", "mlp", "decode_start")]
+    default = {row: phrase(measured.cost(row, "gpuwhy")) for row in ("gpt", "resnet", "mlp", "decode_start", "decode_later")}
+    monitor = {row: phrase(measured.cost(row, "monitor")) for row in ("gpt", "mlp", "decode_start", "serving_8_p50", "serving_8_p99")}
     return (
-        f"The default adds {default['gpt']} to a training that keeps the GPU busy and {default['mlp']} to one of tiny kernels; to "
-        f"a decode step as one CUDA graph {default['decode_start']} for the first ten seconds, which are recorded, and "
-        f"{default['decode_later']} from then on. `--mode monitor` adds {monitor[0]}, {monitor[1]} and {monitor[2]} to these three.")
+        f"The default adds {default['gpt']} (GPT) and {default['resnet']} (ResNet-50) to trainings that keep the GPU busy, "
+        f"{default['mlp']} to one of tiny kernels, and to a decode step as one CUDA graph {default['decode_start']} for the first "
+        f"ten seconds, which are recorded, and {default['decode_later']} from then on. `--mode monitor`, without records of "
+        f"kernels, adds {monitor['gpt']} to GPT, {monitor['mlp']} to tiny kernels, {monitor['decode_start']} to the decode step, "
+        f"and to a token of the server {monitor['serving_8_p50']} (median) and {monitor['serving_8_p99']} (P99).")
 
 
 def costs_table(measured: Measured) -> str:
@@ -86,7 +88,9 @@ def costs_table(measured: Measured) -> str:
             lines.append(f"| {' | '.join([name, performance.shown(bare, row), *costs])} |")
     said = (
         f"{sentence(measured)} Medians and intervals of {len(measured.turns('gpt'))} rounds on one {measured.machine['gpu']}, "
-        f"{measured.began[:10]}, gpuwhy {measured.machine['gpuwhy']}; *no difference*: 0 is in the interval, or all of it is below.")
+        f"{measured.began[:10]}, gpuwhy {measured.machine['gpuwhy']}; *no difference*: the interval contains 0 and "
+        "ends below 5 %, or all of it is below 0; *unclear*: it contains 0 and more than 5 %. nsys has "
+        "few turns, and torch.profiler starts anew for each.")
     lines += ["", *textwrap.wrap(said, performance.WIDTH)]
     return "\n".join(lines) + "\n"
 

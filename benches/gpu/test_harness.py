@@ -72,7 +72,7 @@ class Statistics(unittest.TestCase):
 
     def test_no_cost_is_shown_that_may_be_none_or_is_less(self) -> None:
         for low, high, said in ((0.99, 1.02, "no difference (-1.0 to 2.0)"), (1.0, 1.02, "no difference (0.0 to 2.0)"),
-                                (0.90, 0.97, "no difference (-10 to -3)"), (1.001, 1.02, "+1.0 % (0.1 to 2.0)"),
+                                (0.90, 0.97, "no difference (-10 to -3)"), (0.92, 1.21, "unclear (-8 to 21)"), (1.001, 1.02, "+1.0 % (0.1 to 2.0)"),
                                 (1.005, 1.30, "+1.0 % (0 to 30)")):
             self.assertEqual(str(Cost(1.01, (low, high), 10)), said)
         self.assertEqual(str(Cost(1.256, None, 1)), "+26 % (1 turn)")
@@ -176,7 +176,7 @@ class Publishing(unittest.TestCase):
 
     def test_the_sentence_says_no_cost_that_was_not_measured(self) -> None:
         said = publish.sentence(measured(0.99, 1.01, 1.0))
-        self.assertIn("adds less than 1.0 % to a training that keeps the GPU busy and an unknown time", said)
+        self.assertIn("adds less than 1.0 % (GPT) and an unknown time (ResNet-50)", said)
 
     def test_a_target_is_met_by_the_whole_interval(self) -> None:
         target = performance.Target("GPT", "gpt", "gpuwhy", 1.010)

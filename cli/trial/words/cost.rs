@@ -28,7 +28,8 @@ pub fn words(tried: &Tried) -> String {
     let rest = match cost(tried) {
         // Recording makes no program faster, so an interval below zero is noise too.
         Some(Gain { low, high, .. }) if low <= 0.0 => {
-            format!("no difference ({} to {} %)", percent(low), percent(high))
+            let word = if high > 0.05 { "unclear" } else { "no difference" };
+            format!("{word} ({} to {} %)", percent(low), percent(high))
         }
         Some(Gain { middle, low, high }) => {
             format!("costs {} % ({} to {})", percent(middle), percent(low), percent(high))
@@ -67,6 +68,8 @@ mod tests {
         assert!(words(&tried).ends_with(" no difference (-0.2 to 1.1 %)\n"), "{}", words(&tried));
         tried.gain = Some(Gain { middle: 1.0001, low: 1.00005, high: 1.0002 });
         assert!(words(&tried).ends_with(" no difference (0.0 to 0.0 %)\n"), "{}", words(&tried));
+        tried.gain = Some(Gain { middle: 1.0 / 1.06, low: 1.0 / 1.21, high: 1.0 / 0.92 });
+        assert!(words(&tried).ends_with(" unclear (-8.0 to 21.0 %)\n"), "{}", words(&tried));
         tried.gain = Some(Gain { middle: 1.0 / 1.012, low: 1.0 / 1.02, high: 1.0 / 1.001 });
         assert!(words(&tried).ends_with("costs 1.2 % (0.1 to 2.0)\n"), "{}", words(&tried));
         let tried = Tried::without_runs(&mode[1], Outcome::NotApplicable("nothing was recorded".to_owned()), 1.0);
