@@ -44,8 +44,9 @@ def main() -> int:
 def made(path: str) -> list[dict]:
     """What cargo-cyclonedx writes, into the folder of each package of the workspace."""
     name = "gpuwhy-release-sbom"
-    # With a fixed time it also writes no random serial number.
-    environment = {**os.environ, "PATH": path, "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", "315532800")}
+    # With a given time it also writes no random serial number.
+    commit = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    environment = {**os.environ, "PATH": path, "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", commit)}
     try:
         subprocess.run(["cargo", "cyclonedx", "--format", "json", "--spec-version", "1.5", "--target", TARGET, "--quiet",
                         "--override-filename", name], cwd=ROOT, env=environment, check=True)
