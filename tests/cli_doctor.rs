@@ -96,3 +96,24 @@ fn the_text_has_a_line_for_each_check_and_a_last_line() {
     let last = text.lines().last().unwrap();
     assert!(last.starts_with("Ready") || last.starts_with("Not ready"), "{last}");
 }
+
+#[test]
+fn known_bugs_of_the_libcupti_are_listed_with_what_avoids_them() {
+    let replay = crate::support::built("libcupti_replay.so");
+    let recording = crate::support::fixture("mlp");
+    let recording = recording.to_str().unwrap();
+    for (version, bugs) in [
+        ("24", &["12.6 can hang", "whole CUDA graphs", "for hours"][..]),
+        ("130001", &["13.0 update 1 can crash programs when it records whole CUDA graphs"]),
+        ("130202", &["13.2 update 2 slows programs down"]),
+        ("130401", &["13.4 update 1 can leave both tools without records"]),
+    ] {
+        let variables = [("GPUWHY_REPLAY", recording), ("GPUWHY_REPLAY_VERSION", version)];
+        let output = doctor(&["--json", "--cupti-path", replay.to_str().unwrap()], &variables);
+        let found = checks(&output, "known bugs");
+        for bug in bugs {
+            assert!(found[0]["finding"].as_str().unwrap().contains(bug), "{version}: {found:?}");
+            assert!(found[0]["advice"].as_str().unwrap().contains("LD_PRELOAD="), "{version}: {found:?}");
+        }
+    }
+}

@@ -219,3 +219,40 @@ fn a_program_that_announces_its_captures_to_cupti_is_reported_that_it_cannot_yie
     let notes = stage.report()["process"]["notes"].to_string();
     assert!(notes.contains("GPUWHY_CUPTI_SHARING=yield has no effect"), "{notes}");
 }
+
+/// stderr of a program with another tool before the profiler, or after its start.
+fn beside(stage: &Stage, policy: &str, first: Option<&str>, later: Option<&str>) -> String {
+    let calls: Vec<_> = later.map(|step| (600, step)).into_iter().chain([(900, "end")]).collect();
+    let mut host = host(stage, policy, &[], &calls);
+    host.args(["--print", "the program's own"]).args(first.iter().flat_map(|step| ["--other-tool", step]));
+    let output = run(&mut host);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "the program's own\n");
+    stderr(&output)
+}
+
+#[test]
+fn a_tool_that_was_first_keeps_cupti_by_either_interface() {
+    for step in ["begin", "subscribe_v2"] {
+        for policy in ["exclusive", "yield"] {
+            let stage = Stage::new();
+            let text = beside(&stage, policy, Some(step), None);
+            assert!(line(&text, "has CUPTI").contains("has CUPTI"), "{text}");
+            assert!(text.contains("another profiler already holds CUPTI in this process"), "{step} {policy}: {text}");
+            assert!(line(&text, "ends").contains("ends with"), "it is still subscribed: {text}");
+            assert!(!stage.path("trace.gpuwhy").exists(), "{step} {policy}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_tool_of_the_second_interface_that_comes_later_is_told_and_the_trace_is_whole() {
+    let truth = Truth::of("multi_stream");
+    for policy in ["exclusive", "yield"] {
+        let stage = Stage::new();
+        let text = beside(&stage, policy, None, Some("subscribe_v2"));
+        assert!(text.contains("other tool: refused: MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)"), "{policy}: {text}");
+        let (captures, _) = read(&stage.path("trace.gpuwhy"));
+        let work: Vec<_> = captures.values().flat_map(|capture| capture.work.clone()).collect();
+        assert_eq!(work, truth.between(0, u64::MAX), "{policy}: {text}");
+    }
+}

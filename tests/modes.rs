@@ -211,8 +211,10 @@ fn graphs_are_never_whole_with_a_libcupti_that_crashes_programs_over_them() {
         let kernels = report.pointer("/completeness/records/kernels").and_then(Value::as_u64);
         assert_eq!((kernels, &report["cost"]["whole_graphs"]), (Some(20_043), &false.into()), "{}", stderr(&output));
         let notes = report.pointer("/process/notes").and_then(Value::as_array).unwrap();
-        let said =
-            notes.iter().filter_map(Value::as_str).any(|note| note.contains("because CUPTI before 13.2 can crash"));
+        let said = notes
+            .iter()
+            .filter_map(Value::as_str)
+            .any(|note| note.contains("can crash programs when it records whole"));
         assert_eq!(said, level == Some("graph"), "{notes:?}");
     }
 }
@@ -306,4 +308,57 @@ fn the_help_names_every_mode_with_what_was_measured() {
         );
     }
     assert!(help.contains("--mode") && help.contains("--max-overhead"), "{help}");
+}
+
+/// What libprof.so prints about bugs of CUPTI at its start, and the notes of the report.
+fn bugs_of(version: &str, fixture: &str, variables: &[(&str, &str)]) -> (String, String) {
+    let stage = Stage::new();
+    let mut host = stage.host(fixture);
+    host.env("GPUWHY_REPLAY_VERSION", version).env("GPUWHY_REPORT", "off").envs(variables.iter().copied());
+    let output = host.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    // A run that is only watched has no trace where NVML is missing.
+    let notes = if stage.path("trace.gpuwhy").exists() {
+        stage.report()["process"]["notes"].to_string()
+    } else {
+        String::new()
+    };
+    (stderr(&output), notes)
+}
+
+#[test]
+fn bugs_of_cupti_that_settings_lead_to_are_said_at_the_start() {
+    let slow = "CUPTI 13.2 update 2 slows programs down";
+    let (said, notes) = bugs_of("130202", "mlp", &[]);
+    assert!(said.contains(slow) && said.contains("LD_PRELOAD=") && notes.contains(slow), "{said} {notes}");
+    assert_eq!(said.matches("CUPTI 13.2").count(), 1, "{said}");
+    let (said, notes) = bugs_of("130202", "mlp", &[("GPUWHY_MODE", "monitor")]);
+    assert!(!said.contains("slows") && !notes.contains("slows"), "nothing is recorded: {said} {notes}");
+    let hang = "can hang when kernel records are switched off";
+    for (version, variables, is_said) in [
+        ("26", &[][..], false),
+        ("26", &[("GPUWHY_CUPTI_SHARING", "yield")], true),
+        ("26", &[("GPUWHY_DURATION", "60")], true),
+        ("130001", &[("GPUWHY_CUPTI_SHARING", "yield")], false),
+    ] {
+        let (said, _) = bugs_of(version, "mlp", variables);
+        assert_eq!(said.contains(hang), is_said, "{version} {variables:?}: {said}");
+    }
+    for (version, is_said) in [("130202", false), ("130500", true)] {
+        let (said, notes) = bugs_of(version, "mlp", &[("GPUWHY_CUPTI_SHARING", "yield")]);
+        assert_eq!(said.contains("without records with GPUWHY_CUPTI_SHARING=yield"), is_said, "{version}: {said}");
+        assert_eq!(notes.contains("GPUWHY_CUPTI_SHARING=yield has no effect"), is_said, "{version}: {notes}");
+    }
+}
+
+#[test]
+fn bugs_of_cupti_that_a_program_meets_are_in_its_report() {
+    let leak = "leaks host memory when CUDA graphs copy";
+    for (version, fixture, is_said) in
+        [("130001", "graph_torch", true), ("130001", "mlp", false), ("130300", "graph_torch", false)]
+    {
+        let (said, notes) = bugs_of(version, fixture, &[]);
+        assert!(!said.contains("bugs") && !said.contains("leaks"), "{said}");
+        assert_eq!(notes.contains(leak), is_said, "{version} {fixture}: {notes}");
+    }
 }

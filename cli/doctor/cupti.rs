@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use cupti_sys::counters::refusal::{CounterError, restricted_to_administrators};
 use cupti_sys::{FoundBy, Location, Search, Skip, discover};
+use gpuwhy_report::cupti::all_of;
 
 use super::check::Check;
 use super::driver;
@@ -17,6 +18,7 @@ use super::probe::{self, ProbeResult};
 use crate::install_paths;
 
 const NAME: &str = "libcupti";
+const BUGS: &str = "known bugs";
 const COUNTERS: &str = "GPU counters";
 
 /// Adds the checks: a line for each libcupti up to the first that loads, then the skipped ones.
@@ -26,7 +28,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
         let path = path.canonicalize().unwrap_or(path);
         let outcome = probed(&path);
         checks.push(assess(&path, &FoundBy::Override, &outcome, cuda_version));
-        checks.extend(counters(&outcome));
+        checks.extend(bugs(&outcome).into_iter().chain(counters(&outcome)));
         return;
     }
     let search = Search { driver_cuda_version: cuda_version, ..search() };
@@ -51,7 +53,7 @@ pub fn check(named: Option<&Path>, cuda_version: Option<u32>, checks: &mut Vec<C
                 let outcome = probed(&candidate.path);
                 if outcome.loaded.is_some() || candidate.found_by != FoundBy::Linker {
                     checks.push(assess(&candidate.path, &candidate.found_by, &outcome, cuda_version));
-                    checks.extend(counters(&outcome));
+                    checks.extend(bugs(&outcome).into_iter().chain(counters(&outcome)));
                 }
                 // The program uses the first one that loads, even if it does not work.
                 chosen = outcome.loaded.is_some();
@@ -115,6 +117,13 @@ fn assess(path: &Path, found_by: &FoundBy, outcome: &ProbeResult, cuda_version: 
     } else {
         Check::fail(NAME, finding, advice)
     }
+}
+
+/// Known bugs of this version, each with its condition.
+fn bugs(outcome: &ProbeResult) -> Option<Check> {
+    let version = outcome.version.as_ref()?.parse().ok()?;
+    let (finding, advice) = all_of(version, outcome.loaded.as_ref()?)?;
+    Some(Check::warn(BUGS, finding, advice))
 }
 
 /// Check of the counters; `None` when CUPTI itself does not work.

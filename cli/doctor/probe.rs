@@ -196,7 +196,9 @@ fn interpret(text: &str, status: Option<ExitStatus>) -> ProbeResult {
         Some(status) => {
             if let Some(signal) = status.signal().filter(|_| outcome.subscribed) {
                 // All but the counters works.
-                let why = format!("CUPTI crashed with signal {signal} when asked for them; use a newer libcupti");
+                let other = gpuwhy_report::cupti::remedy(outcome.loaded.as_deref().unwrap_or_default());
+                let why =
+                    format!("CUPTI crashed with signal {signal} when asked for them; another one may not: {other}");
                 outcome.counters = Some(Err(why));
             } else if let Some(signal) = status.signal() {
                 outcome.error = Some(format!("crashed with signal {signal} after \"{last}\""));

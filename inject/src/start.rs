@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use cupti_sys::{Cupti, Kind, RecordSizes, Search};
+use gpuwhy_report::cupti::Bug;
 use gpuwhy_trace::cost::Mode;
 use gpuwhy_trace::process_info::ProcessInfo;
 
@@ -87,14 +88,17 @@ pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartErr
             notes.push("iterations of a server are not found: CUPTI is left to other tools or refuses".to_owned());
         }
     }
-    notes.extend(limits_of(settings, sharing, &controller));
-    notes.extend(settings.describe_tracing(sharing, recorder::whole_graphs_are_safe(cupti)));
+    notes.extend(limits_of(cupti, settings, sharing, &controller));
+    notes.extend(settings.describe_tracing(sharing, recorder::sentence_of(&Bug::WHOLE_GRAPHS_FAIL, cupti)));
     notes.extend(settings.capture.describe());
     notes.extend(libraries_notes.into_iter().flatten());
     let (sampler, sampling_notes) =
         Sampler::prepare(settings.sampling, settings.native_stacks, settings.mode.monitors());
     notes.extend(sampling_notes);
     notes.iter().for_each(|note| tracing::info!("{note}"));
+    let bugs =
+        Bug::ALL.iter().filter(|bug| settings.meets(bug.when)).filter_map(|bug| recorder::sentence_of(bug, cupti));
+    bugs.for_each(|sentence| tracing::warn!("{sentence}"));
 
     let session = process_info::describe(Some(cupti), clock::now(cupti), settings.run.as_deref(), notes);
     let work = ThreadWork { cupti, shared, controller, kernels: kernels.zip(chosen), sampler };
@@ -135,7 +139,8 @@ fn own_cupti(
     // The subscriber receives cudaProfilerStart. Monitor mode does without unless the program is a server: a
     // subscriber that is never called slows eight launching threads down by a tenth.
     let held = settings.capture.range == CaptureRange::ProfilerApi;
-    let sharing = if held { CuptiSharing::Exclusive } else { settings.cupti_sharing };
+    let sharing =
+        if held || no_turns(cupti, settings).is_some() { CuptiSharing::Exclusive } else { settings.cupti_sharing };
     let ownership = match settings.mode {
         // Without it a server is monitored like any other program.
         Mode::Monitor if watches && !held => CuptiOwnership::open::<Callbacks>(cupti, sharing)
@@ -144,6 +149,12 @@ fn own_cupti(
         _ => CuptiOwnership::open::<Callbacks>(cupti, sharing)?,
     };
     Ok((ownership, sharing))
+}
+
+/// Why CUPTI's buffers cannot be left to another tool and taken back, if this version does not allow that.
+fn no_turns(cupti: &Cupti, settings: &Settings) -> Option<String> {
+    let bugs = [Bug::KERNELS_STAY_ON, Bug::NO_TURNS];
+    bugs.iter().find_map(|bug| recorder::sentence_of(bug, cupti)).filter(|_| settings.mode != Mode::Monitor)
 }
 
 /// Creates the recorder, with notes about its limitations.
@@ -163,7 +174,8 @@ fn prepare_recorder(
     .filter(|(wanted, _)| *wanted)
     .flat_map(|(_, kinds)| kinds.iter().copied())
     .collect();
-    let whole_graphs = recorder::whole_graphs_are_safe(cupti) && settings.whole_graphs(sharing);
+    let whole_graphs =
+        settings.whole_graphs(sharing) && recorder::sentence_of(&Bug::WHOLE_GRAPHS_FAIL, cupti).is_none();
     let faults = settings.faults;
     Ok(ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, late, faults)?)
 }
@@ -178,19 +190,15 @@ fn start_recording(controller: &CaptureController) -> Result<Vec<String>, StartE
 }
 
 /// Notes on settings without effect in this process.
-fn limits_of(settings: &Settings, sharing: CuptiSharing, controller: &CaptureController) -> Vec<String> {
+fn limits_of(cupti: &Cupti, settings: &Settings, sharing: CuptiSharing, controller: &CaptureController) -> Vec<String> {
     let mut notes = Vec::new();
     if settings.bursts.is_some() && !controller.can_stop_recording() {
-        notes.push(format!(
-            "{}=auto records nothing here: kernel records of CUPTI before CUDA 13.0 update 1 stay on once they were on",
-            config::MODE
-        ));
+        notes.push(format!("{}=auto records nothing here, because recording cannot be switched off", config::MODE));
     }
     if sharing != settings.cupti_sharing {
-        notes.push(format!(
-            "{}=yield has no effect: captures by cudaProfilerStart need CUPTI all the time",
-            config::CUPTI_SHARING
-        ));
+        let why = no_turns(cupti, settings);
+        let why = why.as_deref().unwrap_or("captures by cudaProfilerStart need CUPTI all the time");
+        notes.push(format!("{}=yield has no effect: {why}", config::CUPTI_SHARING));
     }
     notes
 }

@@ -35,6 +35,7 @@ mod counted;
 mod counters;
 mod counters_coverage;
 mod counters_hostile;
+mod cupti;
 mod geometry_report;
 mod graph_origins;
 mod host_lines;

@@ -16,6 +16,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gpuwhy_report::cupti::When;
 use gpuwhy_trace::cost::Mode;
 use profiler_core::monitoring::BurstLimits;
 
@@ -205,9 +206,22 @@ impl Settings {
         !self.mode.monitors() && self.graphs == Graphs::Whole && cupti_sharing == CuptiSharing::Exclusive
     }
 
-    /// Returns notes for the report on what is not recorded, and why. `whole_graphs_are_safe` depends on the
-    /// libcupti found.
-    pub fn describe_tracing(&self, cupti_sharing: CuptiSharing, whole_graphs_are_safe: bool) -> Vec<String> {
+    /// True if these settings alone lead to a bug of CUPTI.
+    pub fn meets(&self, when: When) -> bool {
+        let leads = match when {
+            When::Always => true,
+            When::Switched => {
+                self.bursts.is_some() || self.cupti_sharing == CuptiSharing::Yield || !self.capture.is_complete()
+            }
+            When::WholeGraphs => self.graphs == Graphs::Whole && !self.mode.monitors(),
+            When::Yielded => self.cupti_sharing == CuptiSharing::Yield,
+            When::Graphs | When::Managed | When::Hours | When::Reloads => false,
+        };
+        leads && self.mode != Mode::Monitor
+    }
+
+    /// Returns notes for the report on what is not recorded, and why. `whole_graphs_fail`: so does the libcupti found.
+    pub fn describe_tracing(&self, cupti_sharing: CuptiSharing, whole_graphs_fail: Option<String>) -> Vec<String> {
         let mut notes = Vec::new();
         if self.mode == Mode::Monitor {
             notes.push(format!(
@@ -230,15 +244,12 @@ impl Settings {
             ));
         }
         if !self.mode.monitors() && self.graphs == Graphs::Whole {
-            notes.push(match cupti_sharing {
-                CuptiSharing::Exclusive if !whole_graphs_are_safe => format!(
-                    "{CUDA_GRAPH_TRACE}=graph has no effect: CUDA graphs are recorded by nodes, because CUPTI before 13.2 can crash \
-                     programs when it records whole graphs; {CUPTI_PATH} can name a newer libcupti"
-                ),
-                CuptiSharing::Exclusive => format!(
+            notes.push(match (cupti_sharing, whole_graphs_fail) {
+                (CuptiSharing::Exclusive, Some(sentence)) => format!("{CUDA_GRAPH_TRACE}=graph has no effect: {sentence}"),
+                (CuptiSharing::Exclusive, None) => format!(
                     "CUDA graphs are recorded as a whole ({CUDA_GRAPH_TRACE}=graph): each counts as computation, its contents are unknown"
                 ),
-                CuptiSharing::Yield => format!(
+                (CuptiSharing::Yield, _) => format!(
                     "{CUDA_GRAPH_TRACE}=graph has no effect: with {CUPTI_SHARING}=yield other tools need the nodes too"
                 ),
             });

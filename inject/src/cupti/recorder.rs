@@ -13,20 +13,12 @@ use std::thread;
 use std::time::Duration;
 
 use cupti_sys::{CallbackSite, Cupti, Domain, Error, Kind, ResourceCallback, Subscriber, ThreadIdType};
+use gpuwhy_report::cupti::Bug;
 use gpuwhy_trace::cost::Mode;
 
 use crate::cupti::kinds;
 use crate::cupti::ownership::CuptiOwnership;
 use crate::cupti::toggle::{SwitchOutcome, TracingSwitch};
-
-/// First version (CUDA 13.0 update 1) whose release notes no longer list a deadlock in disabling kernel
-/// records.
-const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
-
-/// First version that records whole CUDA graphs safely: CUDA 13.2. With CUPTI 12.9 to 13.1, the first launch
-/// of a graph that copies memory fails (`CUDA_ERROR_LAUNCH_FAILED`) if CUPTI was flushed before it
-/// (docs/design/overhead.md).
-const WHOLE_GRAPHS_ARE_SAFE: u32 = 130_200;
 
 /// Interval between two flushes that fetch leftover buffers, and their maximum number: a kernel that runs for
 /// longer than a tenth of a second keeps its buffer in CUPTI.
@@ -39,9 +31,10 @@ const NO_FAULTS: &str = "no page faults of managed memory";
 /// Driver function whose record shows whether another tool has the buffers.
 pub const PROBE_FUNCTION: &str = "cuDriverGetVersion";
 
-/// True if this version records whole CUDA graphs without crashing programs.
-pub fn whole_graphs_are_safe(cupti: &Cupti) -> bool {
-    cupti.version().is_ok_and(|version| version >= WHOLE_GRAPHS_ARE_SAFE)
+/// What the libcupti of this process does wrong and what to do, if it has this bug.
+pub fn sentence_of(bug: &Bug, cupti: &Cupti) -> Option<String> {
+    let version = cupti.version().ok().filter(|&version| bug.is_in(version))?;
+    Some(bug.sentence(version, &cupti.path().to_string_lossy()))
 }
 
 /// Configuration of CUPTI's records, and whether they are on.
@@ -109,13 +102,7 @@ impl ActivityRecorder {
     ) -> Result<(Self, Vec<String>), Error> {
         let mut notes = Vec::new();
         let records = mode != Mode::Monitor;
-        // The behavior that the detection of other tools relies on was observed with this version and later
-        // ones.
-        let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
-        if old && ownership.is_yielded() {
-            ownership.set_yields(false);
-            notes.push("GPUWHY_CUPTI_SHARING=yield needs CUPTI of CUDA 13.0 update 1 or later".to_owned());
-        }
+        let old = sentence_of(&Bug::KERNELS_STAY_ON, cupti);
         if records {
             let threads = cupti.set_thread_id_type(ThreadIdType::SYSTEM);
             note(&mut notes, "thread ids of API calls are not the kernel's", threads);
@@ -177,7 +164,7 @@ impl ActivityRecorder {
             restores_speed: AtomicBool::new(false),
             level: AtomicU8::new(mode as u8),
             records,
-            stays: if old { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
+            stays: if old.is_some() { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
             late,
             turn: TracingSwitch::new(),
             managed_calls,

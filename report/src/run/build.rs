@@ -27,6 +27,7 @@ use super::{
     LibraryRow, ManagedPages, MemoryReport, RangesReport, Report, Sequence, SourceLines, StepMeaning, TypicalSteps,
     Untraced, copies, gaps, host_estimate, names, waits,
 };
+use crate::cupti::{self, Seen};
 use crate::kernels::{KernelsReport, best_advice};
 use crate::library::Library;
 
@@ -128,8 +129,15 @@ impl Report {
                 found
             }
         };
+        let mut process = session.clone();
+        if watched_ns.is_none() {
+            let graphs = api.iter().any(|row| row.name.contains("GraphLaunch"));
+            let managed = completeness.managed_events > 0;
+            let seen = Seen { graphs, captures: captured.captures.rows.len(), managed, observed_ns };
+            process.notes.extend(cupti::sentences(session, seen));
+        }
         Self {
-            process: session.clone(),
+            process,
             observed_ns,
             completeness,
             memory: MemoryReport::of(attributor, &devices, dictionary),

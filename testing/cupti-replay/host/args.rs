@@ -18,13 +18,15 @@ Usage: gpuwhy-replay-host [options]
   --call MS:FUNCTION    call an API function at this time of the recording, such as 200:cudaProfilerStart; repeatable,
                         in order of time; nvtxRangePushA=NAME and nvtxRangePop need --ranges; otherTool=begin acquires
                         CUPTI as another profiler in the program does and prints the result on stderr, otherTool=pause
-                        stops recording and keeps CUPTI, otherTool=end releases it, otherTool=clock sets its clock;
+                        stops recording and keeps CUPTI, otherTool=end releases it, otherTool=clock sets its clock,
+                        otherTool=subscribe_v2 subscribes as a tool that allows others beside it;
                         launch=SYMBOL;X,Y,Z;X,Y,Z;SHARED;TIMES launches a kernel with this grid, block and dynamic
                         shared memory, once there is a subscriber to launches; submit=FUNCTION;BYTES,... copies bytes
                         or launches graphs by functions of the driver; memory=FUNCTION;RESULT;WORD;... takes or gives
                         device memory with these parameters (&WORD:WORD is an address); waitFor=FILE waits until that file
                         exists; waitForFault until the fault of GPUWHY_REPLAY_FAULT has occurred; flushes=N waits until
                         the profiler has flushed N times; exitOnThread calls exit on another thread while play continues
+  --other-tool STEP     have that other tool perform a step of otherTool= before the profiler is loaded
   --until MILLISECONDS  exit at this time of the recording instead of its end
   --fork WHEN           fork a child: before the library is loaded, after that, or at the end of play
   --child HOW           action of the child: nothing: _exit (default); exit: run the exit handlers; exec: execute this
@@ -107,6 +109,8 @@ pub struct Args {
     pub until: u64,
     /// Functions to call, with their times in nanoseconds after the start of the recording, ascending.
     pub calls: Vec<(u64, String)>,
+    /// Step of another tool before the profiler is loaded.
+    pub other_tool: Option<String>,
     /// Time of the fork; `None`: no fork.
     pub fork: Option<Fork>,
     /// Action of the child.
@@ -133,6 +137,7 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
         exit: ExitKind::Exit,
         until: u64::MAX,
         calls: Vec::new(),
+        other_tool: None,
         fork: None,
         child: Child::Nothing,
         start_on_thread: false,
@@ -148,6 +153,7 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
         match option.as_str() {
             "-h" | "--help" => return Ok(None),
             "--counts" => args.counts = true,
+            "--other-tool" => args.other_tool = Some(value()?),
             "--print" => args.print = Some(value()?),
             "--exit-code" => args.exit_code = number(&option, &value()?)?,
             "--until" => args.until = number::<u64>(&option, &value()?)?.saturating_mul(1_000_000),

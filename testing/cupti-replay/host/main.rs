@@ -79,6 +79,9 @@ fn run(args: &Args) -> Result<(), Failure> {
             nccl_ranges::communicate("/dev/null".as_ref())?;
         }
     }
+    if let Some(step) = &args.other_tool {
+        other_tool::run_first(&replay_path()?, step)?;
+    }
     let injected = if args.start_on_thread {
         thread::spawn(inject).join().map_err(|_| "the thread that loads the profiler panicked".to_owned())??
     } else {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use cupti_sys::abi::{Context, GetTimestamp, RegisterCallbacks, SetKind, Subscribe, Unsubscribe};
+use cupti_sys::abi::{Callback, Context, GetTimestamp, RegisterCallbacks, SetKind, Subscribe, Unsubscribe};
 use cupti_sys::{CuptiResult, Domain, Kind};
 use libloading::os::unix::{Library, RTLD_LAZY};
 
@@ -58,6 +58,17 @@ unsafe extern "C" fn completed(_: Context, _: u32, address: *mut u8, _: usize, v
 /// `cuptiActivityFlushAll(1)`, marked as a call of another tool.
 type FlushOfAnother = extern "C" fn() -> i32;
 
+/// Performs a step before the profiler is loaded, with the libcupti at `path`, which then stays loaded.
+///
+/// # Errors
+/// As [`run_step`].
+pub fn run_first(path: &OsStr, step: &str) -> Result<(), String> {
+    // SAFETY: the replay library, which has no initializers with effects.
+    let library = unsafe { Library::open(Some(path), RTLD_LAZY) };
+    std::mem::forget(library.map_err(|error| format!("{}: {error}", path.to_string_lossy()))?);
+    run_step(path, step)
+}
+
 /// Performs one of its steps with the libcupti at `path`, and prints the result to stderr.
 ///
 /// # Errors
@@ -81,6 +92,19 @@ pub fn run_step(path: &OsStr, step: &str) -> Result<(), String> {
     };
     let mut slot = SLOT.lock().map_err(|_| "the other tool has panicked".to_owned())?;
     match step {
+        "subscribe_v2" => {
+            type SubscribeV2 =
+                unsafe extern "C" fn(*mut *mut c_void, Option<Callback>, *mut c_void, *mut c_void) -> CuptiResult;
+            let mut handle = ptr::null_mut();
+            // SAFETY: the name belongs to the C function of this type; the variable is live, and the callback is a
+            // function of this program.
+            let code = unsafe {
+                let subscribe = library.get::<SubscribeV2>("cuptiSubscribe_v2").map_err(missing)?;
+                subscribe(&raw mut handle, Some(called), ptr::null_mut(), ptr::null_mut())
+            };
+            *slot = (code == CuptiResult::SUCCESS).then(|| handle.expose_provenance());
+            eprintln!("other tool: {}: {code}", if slot.is_some() { "has CUPTI" } else { "refused" });
+        }
         "begin" => {
             if slot.is_none() {
                 let mut handle = ptr::null_mut();
@@ -121,7 +145,7 @@ pub fn run_step(path: &OsStr, step: &str) -> Result<(), String> {
                 unsafe { library.get::<Register>("cuptiActivityRegisterTimestampCallback") }.map_err(missing)?;
             eprintln!("other tool: clock: {}", replace(Some(ticks)));
         }
-        _ => return Err(format!("otherTool={step}: give begin, clock, pause or end")),
+        _ => return Err(format!("otherTool={step}: give begin, subscribe_v2, clock, pause or end")),
     }
     Ok(())
 }

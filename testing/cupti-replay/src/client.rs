@@ -65,6 +65,18 @@ impl Client {
         Ok(handle)
     }
 
+    /// `cuptiSubscribe_v2` of a tool that allows others beside it: returns the handle. As NVIDIA documents it for 13.3
+    /// with driver 610, it excludes tools of the first interface, which this library plays.
+    ///
+    /// # Errors
+    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] if another tool has subscribed or registered buffers.
+    pub fn subscribe_beside_others(&mut self, callback: Callback, userdata: usize) -> Result<usize, CuptiResult> {
+        if self.buffers.is_some() {
+            return Err(CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+        }
+        self.subscribe(callback, userdata)
+    }
+
     /// `cuptiUnsubscribe`.
     ///
     /// # Errors

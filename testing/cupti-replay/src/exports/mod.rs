@@ -1,6 +1,6 @@
 //! The C functions of libcupti, under their real names.
 //!
-//! Exactly those that `cupti-sys` looks up, plus the one with which other tools replace the clock: a library
+//! Exactly those that `cupti-sys` looks up, plus two of other tools, which replace the clock and subscribe: a library
 //! that exports more would invite a client to rely on functions that are not played. A symbol cannot be
 //! hidden from a client according to the version that is played, so functions newer than that version exist
 //! and return `API_NOT_IMPLEMENTED`, as `cupti-sys` does for a missing symbol.
@@ -124,6 +124,27 @@ pub unsafe extern "C" fn cuptiSubscribe(
         need(!subscriber.is_null())?;
         let callback = callback.ok_or(CuptiResult::INVALID_PARAMETER)?;
         let handle = player.client().subscribe(callback, userdata.expose_provenance())?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { put(subscriber, ptr::without_provenance_mut(handle)) }
+    })
+}
+
+/// `cuptiSubscribe_v2`, as other tools call it that allow further subscribers: the name and the previous subscriber's
+/// name in the last argument are not read.
+///
+/// # Safety
+/// As for [`cuptiSubscribe`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiSubscribe_v2(
+    subscriber: *mut SubscriberHandle,
+    callback: Option<Callback>,
+    userdata: *mut c_void,
+    _parameters: *mut c_void,
+) -> CuptiResult {
+    answer("cuptiSubscribe_v2", |player| {
+        need(!subscriber.is_null())?;
+        let callback = callback.ok_or(CuptiResult::INVALID_PARAMETER)?;
+        let handle = player.client().subscribe_beside_others(callback, userdata.expose_provenance())?;
         // SAFETY: guaranteed by the caller.
         unsafe { put(subscriber, ptr::without_provenance_mut(handle)) }
     })
