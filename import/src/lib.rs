@@ -39,4 +39,4 @@ pub use kineto::{KinetoError, import_kineto, translate_kineto};
 pub use open::{Request, open, open_capture, open_watched, open_window, read};
 pub use progress::{Progress, share, unwatched};
 pub use recompute::{Observer, RunState};
-pub use trace_file::{Passed, Scope, TraceFile, stem};
+pub use trace_file::{Pass, Passed, Scope, TraceFile, stem};

@@ -46,8 +46,9 @@ pub fn stem(path: &Path) -> String {
     stem.unwrap_or_else(|| "trace".to_owned())
 }
 
-/// A trace whose records can be read repeatedly. See [`open`](crate::open()) for the supported files.
-#[derive(Debug)]
+/// A trace whose records can be read repeatedly. See [`open`](crate::open()) for the supported files. Clones share the
+/// open file.
+#[derive(Clone, Debug)]
 pub struct TraceFile {
     path: PathBuf,
     /// The file itself, or the trace that it was translated into.
@@ -66,7 +67,7 @@ pub struct TraceFile {
 }
 
 /// The bytes of a trace.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Contents {
     Open(Arc<File>),
     /// Opened again for each pass: device and inode number.
@@ -337,38 +338,37 @@ impl TraceFile {
         progress: &mut Progress<'_>,
         mut visit: impl FnMut(&Event, &Scope<'_>) -> Result<(), E>,
     ) -> Result<Passed, E> {
-        let position = Rc::default();
-        let mut reader = self.reader(&position)?;
-        let (mut loss, mut end, mut stopped) = (Loss::default(), End::Abrupt, None);
+        let mut pass = self.read()?;
         let mut ticks = Ticks::default();
-        loop {
-            let event = match reader.next_event() {
-                Ok(Some(event)) => event,
-                Ok(None) => break,
-                Err(error) => {
-                    stopped = Some(format!("reading stopped early: {error}"));
-                    break;
-                }
-            };
-            match &event {
-                Event::Record(Record::Range(mark)) if is_own(mark, reader.dictionary()) => continue,
-                Event::Loss(newer) => loss = **newer,
-                Event::End(how, _) => end = *how,
-                _ => {}
-            }
-            visit(&event, &Scope { session: reader.session(), dictionary: reader.dictionary() })?;
+        while let Some((event, scope)) = pass.next_event() {
+            visit(&event, &scope)?;
             if ticks.is_due() {
-                self.report_progress(progress, position.get())?;
+                self.report_progress(progress, pass.position())?;
             }
         }
-        let (session, dictionary, damage) = reader.into_parts();
         self.report_progress(progress, self.bytes)?;
-        let passed = Passed { session, dictionary, loss, end, damage, stopped };
+        let passed = pass.finish();
         tracing::debug!(file = %self.path.display(), bytes = self.bytes, "read from front to back");
         for damage in passed.damaged() {
             tracing::debug!(file = %self.path.display(), damage, "damaged");
         }
         Ok(passed)
+    }
+
+    /// Starts a [`pass`](Self::pass) whose caller takes the events one by one.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read.
+    pub fn read(&self) -> Result<Pass, OpenError> {
+        let position = Rc::default();
+        let reader = self.reader(&position)?;
+        Ok(Pass { reader, position, loss: Loss::default(), end: End::Abrupt, stopped: None })
+    }
+
+    /// Size of the file when it was opened, bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.bytes
     }
 
     /// Reports the number of bytes read.
@@ -409,6 +409,57 @@ impl TraceFile {
         let source = Counted::new(FromStart::new(&contents, self.bytes), Rc::clone(position));
         let bytes = unpacked(source, Rc::clone(position)).map_err(|error| OpenError::io(&self.path, error))?;
         TraceReader::new(bytes).map_err(|error| OpenError::of_trace(&self.path, error))
+    }
+}
+
+/// A pass over a trace; see [`TraceFile::read`].
+pub struct Pass {
+    reader: TraceReader<Box<dyn BufRead>>,
+    position: Rc<Cell<u64>>,
+    loss: Loss,
+    end: End,
+    stopped: Option<String>,
+}
+
+impl Pass {
+    /// Decodes only these kinds of records; see [`TraceReader::records`].
+    pub fn records(&mut self, kinds: u32) {
+        self.reader.records(kinds);
+    }
+
+    /// Returns the next event; `None` at the end, and where the file cannot be read further.
+    pub fn next_event(&mut self) -> Option<(Event, Scope<'_>)> {
+        let event = loop {
+            let event = match self.reader.next_event() {
+                Ok(event) => event?,
+                Err(error) => {
+                    self.stopped = Some(format!("reading stopped early: {error}"));
+                    return None;
+                }
+            };
+            match &event {
+                Event::Record(Record::Range(mark)) if is_own(mark, self.reader.dictionary()) => continue,
+                Event::Loss(newer) => self.loss = **newer,
+                Event::End(how, _) => self.end = *how,
+                _ => {}
+            }
+            break event;
+        };
+        Some((event, Scope { session: self.reader.session(), dictionary: self.reader.dictionary() }))
+    }
+
+    /// Number of the file's bytes that were read.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position.get()
+    }
+
+    /// Returns what was learned beside the events.
+    #[must_use]
+    pub fn finish(self) -> Passed {
+        let Self { reader, loss, end, stopped, .. } = self;
+        let (session, dictionary, damage) = reader.into_parts();
+        Passed { session, dictionary, loss, end, damage, stopped }
     }
 }
 

@@ -84,6 +84,8 @@ pub struct BlockReader<R> {
     decompressor: Decompressor<'static>,
     /// Record blocks entirely outside this window are not decoded.
     window: Option<(Timestamp, Timestamp)>,
+    /// Kinds of records that are decoded, one bit each.
+    kinds: u32,
     /// Reusable memory for events: a block has a megabyte of them, too much to allocate each time.
     spare: Vec<Vec<Event>>,
     ended: bool,
@@ -108,12 +110,26 @@ impl<R: Read> BlockReader<R> {
     pub fn new(source: R) -> Result<Self, TraceError> {
         let source = ByteSource::new(source)?;
         let decompressor = Decompressor::new().map_err(|source| TraceError::Io { offset: 0, source })?;
-        Ok(Self { source, decompressor, window: None, spare: Vec::new(), ended: false, position: FilePosition::Begin })
+        Ok(Self {
+            source,
+            decompressor,
+            window: None,
+            kinds: u32::MAX,
+            spare: Vec::new(),
+            ended: false,
+            position: FilePosition::Begin,
+        })
     }
 
     /// Like [`TraceReader::only`](super::TraceReader::only).
     pub fn only(&mut self, from: Timestamp, to: Timestamp) {
         self.window = Some((from, to));
+    }
+
+    /// From now on, decodes only these kinds of records: bit `n` is the kind with index `n` in
+    /// [`Record::KINDS`](crate::record::Record::KINDS). The rows of the others are verified by the checksum alone.
+    pub fn records(&mut self, kinds: u32) {
+        self.kinds = kinds;
     }
 
     /// Returns the memory of processed events for reuse by later blocks.
@@ -213,7 +229,7 @@ impl<R: Read> BlockReader<R> {
             kind::ANSWER => return Ok((Content::Events(Vec::new()), unpacked)),
             kind::EVENTS => {
                 let mut events = self.spare.pop().unwrap_or_default();
-                let unknown = events::decode(body, header.t_min, |event| events.push(event))?;
+                let unknown = events::decode(body, header.t_min, self.kinds, |event| events.push(event))?;
                 self.source.damage.unknown_rows += unknown;
                 return Ok((Content::Events(events), unpacked));
             }

@@ -186,8 +186,8 @@ fn encode_group<R: RecordRow>(
 
 /// Passes every event of a body to `sink`: rows, and flush marks between them if there are any. Returns the
 /// number of rows that could not be decoded because they are of a newer version. After an error, the events
-/// passed to `sink` must be discarded.
-pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Event)) -> Result<u64, Malformed> {
+/// passed to `sink` must be discarded. `kinds`: see [`BlockReader::records`](super::BlockReader::records).
+pub(super) fn decode(body: &[u8], base: u64, kinds: u32, mut sink: impl FnMut(Event)) -> Result<u64, Malformed> {
     let mut marks = None;
     let mut groups: Vec<(u8, Vec<Record>)> = Vec::new();
     let mut cursor = Cursor::new(body);
@@ -220,6 +220,10 @@ pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Event)) -> Res
         macro_rules! decode {
             ($field:ident, $kind:ty) => {
                 if kind == <$kind>::KIND {
+                    if kinds >> (kind - 1) & 1 == 0 {
+                        unknown += if directory.is_readable(<$kind>::COLUMNS) { 0 } else { rows };
+                        continue;
+                    }
                     unknown += decode_group::<$kind>(rows, directory, base, &mut take)?;
                     groups.push((kind, waiting));
                     continue;
@@ -292,7 +296,7 @@ mod tests {
                     Event::Record(record) => back[usize::from(matches!(record, Record::Api(_)))].push(record),
                     other => panic!("{other:?}"),
                 };
-                assert_eq!(decode(&body, base, keep), Ok(0));
+                assert_eq!(decode(&body, base, u32::MAX, keep), Ok(0));
                 for index in 0..ROWS {
                     assert_eq!([0, 1].map(|kind| back[kind][index as usize]), pair(index, from), "{index} of {from}");
                 }

@@ -111,6 +111,11 @@ impl<R: Read> TraceReader<R> {
         self.blocks.only(from, to);
     }
 
+    /// Like [`BlockReader::records`].
+    pub fn records(&mut self, kinds: u32) {
+        self.blocks.records(kinds);
+    }
+
     /// Description of the traced process.
     pub fn session(&self) -> &ProcessInfo {
         self.assembly.session()
