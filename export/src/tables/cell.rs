@@ -1,5 +1,7 @@
 //! Columns and their values.
 
+use std::ops::Deref;
+
 use rusqlite::ToSql;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
@@ -96,5 +98,40 @@ impl<'a> From<&'a str> for Cell<'a> {
 impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Empty, Into::into)
+    }
+}
+
+/// The cells of a row under construction.
+#[derive(Debug)]
+pub struct Cells<'a> {
+    cells: Vec<Cell<'a>>,
+    wanted: u64,
+}
+
+impl<'a> Cells<'a> {
+    /// Creates a row; bit `n` of `wanted` is column `n`. Others stay empty.
+    pub fn new(columns: usize, wanted: u64) -> Self {
+        Self { cells: Vec::with_capacity(columns), wanted }
+    }
+
+    /// Adds the next cell.
+    #[inline]
+    pub fn add(&mut self, value: impl FnOnce() -> Cell<'a>) {
+        // Beyond 64 columns, every one is wanted.
+        let is_wanted = self.wanted.checked_shr(self.cells.len() as u32).is_none_or(|wanted| wanted & 1 == 1);
+        self.cells.push(if is_wanted { value() } else { Cell::Empty });
+    }
+
+    /// Removes all cells.
+    pub fn clear(&mut self) {
+        self.cells.clear();
+    }
+}
+
+impl<'a> Deref for Cells<'a> {
+    type Target = [Cell<'a>];
+
+    fn deref(&self) -> &[Cell<'a>] {
+        &self.cells
     }
 }

@@ -6,7 +6,7 @@ use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::collective::{Basis, Collective, Joiner};
 
-use super::cell::{Cell, Column, ColumnType};
+use super::cell::{Cell, Cells, Column, ColumnType};
 use super::records::table;
 
 table! {

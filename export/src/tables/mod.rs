@@ -30,8 +30,9 @@ use crate::instances::{Instances, Wanted};
 use crate::launches::{join, operations};
 use crate::names::ReadableNames;
 use crate::ranges::OpenRanges;
-use gpuwhy_import::{Passed, Progress, TraceFile};
+use gpuwhy_import::{Passed, Progress, Scope, TraceFile};
 
+use cell::Cells;
 pub use cell::{Cell, Column, ColumnType};
 use collectives::CollectiveRows;
 pub(crate) use labels::folder;
@@ -151,6 +152,11 @@ impl Table {
         (self as usize) < Record::KINDS.len() || matches!(self, Self::GpuMetrics)
     }
 
+    /// True if each of its rows is one record.
+    pub(crate) const fn is_of_records(self) -> bool {
+        (self as usize) < Record::KINDS.len()
+    }
+
     /// True if its rows come from the engine rather than from individual records.
     pub(crate) const fn is_reported(self) -> bool {
         (self as u8) >= Self::Processes as u8 && !self.is_of_queries()
@@ -166,6 +172,11 @@ impl Table {
 pub trait Sink {
     /// True if rows of this table are needed; other tables are not produced.
     fn wants(&self, table: Table) -> bool;
+
+    /// Columns that are needed: bit `n` is column `n`. The cells of others may be empty.
+    fn columns(&self, _table: Table) -> u64 {
+        u64::MAX
+    }
 
     /// Stores a row, with a cell for each column of the table.
     ///
@@ -255,7 +266,7 @@ fn nested(
         damage = passed.notes();
         if wanted.contains(&table) {
             for (place, row) in (0..).zip(&ranges.all) {
-                let (numbers, mut cells) = (ranges.stack(place), Vec::with_capacity(records::NESTED_RANGES.len()));
+                let (numbers, mut cells) = (ranges.stack(place), Cells::new(records::NESTED_RANGES.len(), u64::MAX));
                 records::nested_range(place, row, &numbers, &passed.dictionary, &mut cells);
                 sink.row(table, &cells)?;
             }
@@ -265,7 +276,7 @@ fn nested(
             join(trace, progress, operations, |launch, _, _| {
                 if calls.insert(launch.correlation) {
                     for place in ranges.around(launch) {
-                        let mut cells = Vec::with_capacity(records::RANGE_CALLS.len());
+                        let mut cells = Cells::new(records::RANGE_CALLS.len(), u64::MAX);
                         records::range_call(place, launch.correlation.0, &mut cells);
                         sink.row(Table::RangeCalls, &cells)?;
                     }
@@ -287,42 +298,68 @@ pub(crate) fn recorded(
     sink: &mut dyn Sink,
     progress: &mut Progress<'_>,
 ) -> Result<(Passed, Vec<String>), ExportError> {
-    let mut ranges = OpenRanges::default();
-    let mut kernels: FxHashMap<NameId, KernelName> = FxHashMap::default();
-    let mut calls = ReadableNames::new(|name| without_suffix(name).to_owned());
-    let mut stacks = records::Stacks::default();
-    let mut counters = CounterValues::default();
-    let mut captured = CapturedPlaces::default();
-    let mut last = Timestamp::ZERO;
-    let mut collectives =
-        (sink.wants(Table::Collectives) || sink.wants(Table::Communicators)).then(CollectiveRows::default);
-    let passed = trace.pass(progress, |event, scope| {
-        captured.take(event, scope.dictionary);
-        if let Some(collectives) = &mut collectives {
-            collectives.take(event, scope.dictionary).try_for_each(|row| collective(&row, sink))?;
+    let mut rows = RecordedRows::new(sink);
+    let passed = trace.pass(progress, |event, scope| rows.take(event, scope, sink))?;
+    let notes = rows.finish(&passed, sink)?;
+    Ok((passed, notes))
+}
+
+/// Makes rows of the events of one pass.
+pub(crate) struct RecordedRows {
+    ranges: OpenRanges,
+    kernels: FxHashMap<NameId, KernelName>,
+    calls: ReadableNames,
+    stacks: records::Stacks,
+    counters: CounterValues,
+    captured: CapturedPlaces,
+    last: Timestamp,
+    collectives: Option<CollectiveRows>,
+}
+
+impl RecordedRows {
+    pub(crate) fn new(sink: &dyn Sink) -> Self {
+        let collectives = sink.wants(Table::Collectives) || sink.wants(Table::Communicators);
+        Self {
+            ranges: OpenRanges::default(),
+            kernels: FxHashMap::default(),
+            calls: ReadableNames::new(|name| without_suffix(name).to_owned()),
+            stacks: records::Stacks::default(),
+            counters: CounterValues::default(),
+            captured: CapturedPlaces::default(),
+            last: Timestamp::ZERO,
+            collectives: collectives.then(CollectiveRows::default),
         }
-        let record = match event {
-            Event::Record(record) => record,
+    }
+
+    /// Passes the rows of an event to `sink`.
+    pub(crate) fn take(&mut self, event: &Event, scope: &Scope<'_>, sink: &mut dyn Sink) -> Result<(), ExportError> {
+        let dictionary = scope.dictionary;
+        self.captured.take(event, dictionary);
+        if let Some(collectives) = &mut self.collectives {
+            collectives.take(event, dictionary).try_for_each(|row| collective(&row, sink))?;
+        }
+        match event {
+            Event::Record(record) if sink.wants(Table::of(record)) => self.record(record, dictionary, sink),
             Event::Flush(at) | Event::End(_, at) => {
-                last = last.max(*at);
-                return Ok(());
+                self.last = self.last.max(*at);
+                Ok(())
             }
             Event::Counters(event) if sink.wants(Table::GpuMetrics) => {
-                for value in counters.of(event) {
-                    let mut cells = Vec::with_capacity(Table::GpuMetrics.columns().len());
-                    records::gpu_metric(&value, &mut cells);
-                    sink.row(Table::GpuMetrics, &cells)?;
-                }
-                return Ok(());
+                let table = Table::GpuMetrics;
+                self.counters.of(event).iter().try_for_each(|value| {
+                    let mut cells = Cells::new(table.columns().len(), sink.columns(table));
+                    records::gpu_metric(value, &mut cells);
+                    sink.row(table, &cells)
+                })
             }
-            _ => return Ok(()),
-        };
-        let table = Table::of(record);
-        if !sink.wants(table) {
-            return Ok(());
+            _ => Ok(()),
         }
-        let dictionary = scope.dictionary;
-        let mut cells = Vec::with_capacity(table.columns().len());
+    }
+
+    fn record(&mut self, record: &Record, dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
+        let table = Table::of(record);
+        let mut cells = Cells::new(table.columns().len(), sink.columns(table));
+        let Self { kernels, captured, .. } = self;
         match record {
             Record::Kernel(row) => {
                 let config = dictionary.launch_config(row.config);
@@ -336,7 +373,7 @@ pub(crate) fn recorded(
             Record::Managed(row) => records::managed(row, &mut cells),
             Record::Api(row) => {
                 let function = dictionary.api_function(row.function);
-                let name = function.map(|function| calls.get(function.name, dictionary));
+                let name = function.map(|function| self.calls.get(function.name, dictionary));
                 records::api(row, function, name, dictionary, &mut cells);
             }
             Record::Sync(row) => records::sync(row, dictionary, &mut cells),
@@ -346,38 +383,42 @@ pub(crate) fn recorded(
                 records::range(row, None, dictionary, &mut cells);
             }
             Record::Range(row) => {
-                last = last.max(row.at);
-                let Some(range) = ranges.take(row) else { return Ok(()) };
+                self.last = self.last.max(row.at);
+                let Some(range) = self.ranges.take(row) else { return Ok(()) };
                 records::range(&range.begin, Some((range.end, range.end_thread, true)), dictionary, &mut cells);
             }
             Record::Sample(row) => {
-                records::look(row, dictionary, stacks.get(row.stack, dictionary), &mut cells);
+                records::look(row, dictionary, self.stacks.get(row.stack, dictionary), &mut cells);
             }
         }
         sink.row(table, &cells)
-    })?;
-    for range in ranges.finish(last) {
-        let mut cells = Vec::new();
-        let end = Some((range.end, range.end_thread, false));
-        records::range(&range.begin, end, &passed.dictionary, &mut cells);
-        sink.row(Table::Nvtx, &cells)?;
     }
-    if let Some(collectives) = collectives {
-        let (rows, reported) = collectives.finish();
-        rows.iter().try_for_each(|row| collective(row, sink))?;
-        if sink.wants(Table::Communicators) {
-            communicators(&reported, &passed.dictionary, sink)?;
+
+    /// Passes the remaining rows to `sink`. Returns descriptions of missing data and failed joins, for the user.
+    pub(crate) fn finish(mut self, passed: &Passed, sink: &mut dyn Sink) -> Result<Vec<String>, ExportError> {
+        for range in self.ranges.finish(self.last) {
+            let mut cells = Cells::new(Table::Nvtx.columns().len(), sink.columns(Table::Nvtx));
+            let end = Some((range.end, range.end_thread, false));
+            records::range(&range.begin, end, &passed.dictionary, &mut cells);
+            sink.row(Table::Nvtx, &cells)?;
         }
+        if let Some(collectives) = self.collectives {
+            let (rows, reported) = collectives.finish();
+            rows.iter().try_for_each(|row| collective(row, sink))?;
+            if sink.wants(Table::Communicators) {
+                communicators(&reported, &passed.dictionary, sink)?;
+            }
+        }
+        let mut notes = passed.notes();
+        notes.extend(self.ranges.notes());
+        Ok(notes)
     }
-    let mut notes = passed.notes();
-    notes.extend(ranges.notes());
-    Ok((passed, notes))
 }
 
 /// Writes communicators.
 fn communicators(rows: &[Communicator], dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
     for row in rows {
-        let (id, mut cells) = (collectives::id_text(row.id), Vec::new());
+        let (id, mut cells) = (collectives::id_text(row.id), Cells::new(0, u64::MAX));
         collectives::communicator(row, &id, dictionary, &mut cells);
         sink.row(Table::Communicators, &cells)?;
     }
@@ -389,7 +430,7 @@ fn collective(row: &Collective, sink: &mut dyn Sink) -> Result<(), ExportError> 
     if !sink.wants(Table::Collectives) {
         return Ok(());
     }
-    let (id, mut cells) = (collectives::id_text(row.communicator), Vec::new());
+    let (id, mut cells) = (collectives::id_text(row.communicator), Cells::new(0, u64::MAX));
     collectives::collective(row, Some(id.as_str()).filter(|_| row.communicator != 0), &mut cells);
     sink.row(Table::Collectives, &cells)
 }

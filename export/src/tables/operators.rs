@@ -3,7 +3,7 @@
 use gpuwhy_import::{Progress, TraceFile};
 use gpuwhy_report::operators::{OperatorRow, Operators, OperatorsBy};
 
-use super::cell::{Cell, Column, ColumnType};
+use super::cell::{Cell, Cells, Column, ColumnType};
 use super::records::table;
 use super::{Sink, Table};
 use crate::error::ExportError;
@@ -28,7 +28,7 @@ table! {
 /// Passes the rows to `sink`; none if the trace has no operators.
 pub(super) fn rows(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_>) -> Result<(), ExportError> {
     let Some(of) = trace.operators(OperatorsBy::Shapes, progress)? else { return Ok(()) };
-    let mut cells = Vec::with_capacity(OPERATORS.len());
+    let mut cells = Cells::new(OPERATORS.len(), u64::MAX);
     of.rows.iter().try_for_each(|row| {
         cells.clear();
         operator(row, &of, &mut cells);

@@ -11,7 +11,7 @@ use gpuwhy_trace::record::{
 use profiler_core::attribution::is_communication;
 use rustc_hash::FxHashMap;
 
-use super::cell::{Cell, Column, ColumnType};
+use super::cell::{Cell, Cells, Column, ColumnType};
 use crate::captured::Captured;
 use crate::counters::CounterValue;
 use crate::instances::Instance;
@@ -33,8 +33,8 @@ macro_rules! table {
         pub const $columns: &[Column] = &[$(Column { name: $name, kind: ColumnType::$kind, about: $about },)*];
 
         $(#[$doc])*
-        pub fn $fill<'a>($($argument: $of,)* cells: &mut Vec<Cell<'a>>) {
-            $(cells.push(Cell::from($value));)*
+        pub fn $fill<'a>($($argument: $of,)* cells: &mut Cells<'a>) {
+            $(cells.add(|| Cell::from($value));)*
         }
     };
 }

@@ -12,7 +12,7 @@ use profiler_core::leaf::{Leaf, Leaves};
 use profiler_core::steps::{Step, StepSource};
 use serde_json::Value;
 
-use super::cell::{Cell, Column, ColumnType};
+use super::cell::{Cell, Cells, Column, ColumnType};
 use super::records::table;
 use super::{Sink, Table};
 use crate::earlier_steps::EarlierSteps;
@@ -219,7 +219,7 @@ pub fn rows(
     let beside = beside.iter().map(|&(name, value)| (name.to_owned(), i64::try_from(value).unwrap_or(i64::MAX)));
     counters.extend(beside);
     for &table in wanted {
-        let mut rows = RowSender { cells: Vec::with_capacity(table.columns().len()), table, sink };
+        let mut rows = RowSender { cells: Cells::new(table.columns().len(), u64::MAX), table, sink };
         match table {
             Table::Processes => rows.hand(|cells| process(&report.process, report, &file, &command, cells))?,
             Table::Threads | Table::Devices => described(table, dictionary, sink)?,
@@ -277,7 +277,7 @@ pub fn rows(
 
 /// Passes the rows of a table that describes devices or threads to `sink`.
 pub fn described(table: Table, dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
-    let mut rows = RowSender { cells: Vec::with_capacity(table.columns().len()), table, sink };
+    let mut rows = RowSender { cells: Cells::new(table.columns().len(), u64::MAX), table, sink };
     if table == Table::Threads {
         dictionary.thread_names().iter().try_for_each(|row| rows.hand(|cells| thread(row, dictionary, cells)))
     } else {
@@ -287,13 +287,13 @@ pub fn described(table: Table, dictionary: &Dictionary, sink: &mut dyn Sink) -> 
 
 /// Passes on rows of one table.
 struct RowSender<'a, 's> {
-    cells: Vec<Cell<'a>>,
+    cells: Cells<'a>,
     table: Table,
     sink: &'s mut dyn Sink,
 }
 
 impl<'a> RowSender<'a, '_> {
-    fn hand(&mut self, fill: impl FnOnce(&mut Vec<Cell<'a>>)) -> Result<(), ExportError> {
+    fn hand(&mut self, fill: impl FnOnce(&mut Cells<'a>)) -> Result<(), ExportError> {
         self.cells.clear();
         fill(&mut self.cells);
         self.sink.row(self.table, &self.cells)
