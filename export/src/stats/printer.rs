@@ -1,9 +1,9 @@
 //! Prints tables in the formats of `nsys stats`: text with aligned columns, CSV, JSON.
 //!
 //! Rows are passed on and not stored, because some reports have a row for each operation. The columns of a text
-//! fit their widest cell, so its rows are produced twice. Numbers are never cut. Names are cut in the middle: C++
-//! names start alike, and the parts that distinguish two of them, such as a functor or the type of an argument,
-//! are near the end.
+//! fit their widest cell, so its rows are produced twice, unless they are few. Numbers are never cut. Names are cut in
+//! the middle: C++ names start alike, and the parts that distinguish two of them, such as a functor or the type of an
+//! argument, are near the end.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -19,6 +19,8 @@ use crate::json::quoted;
 const CELL: usize = 100;
 /// Minimum length to which a name is cut to fit a line, characters.
 const LEAST: usize = 24;
+/// Maximum number of rows that are kept while their widest cells are searched.
+const FEW: usize = 10_000;
 /// Marks the position at which characters were removed.
 const CUT: char = '~';
 
@@ -134,16 +136,19 @@ impl<W: Write> Printer<W> {
 
     /// Prints the next table. Returns true if it has rows.
     pub(crate) fn print(&mut self, heading: &Heading, rows: &mut Rows<'_>) -> Result<bool, ExportError> {
-        let mut widths = Vec::new();
+        let (mut widths, mut kept, mut count) = (Vec::new(), Vec::new(), 0);
         let mut note = heading.note.clone();
         if self.options.format == TableFormat::Table {
             let mut columns: Vec<Measured> = heading.columns.iter().map(|name| Measured::of(name)).collect();
-            let mut any = false;
             let left_out = rows(&mut |cells| {
-                any = true;
+                count += 1;
+                if count <= FEW {
+                    kept.push(cells.to_vec());
+                }
                 columns.iter_mut().zip(cells).for_each(|(column, cell)| column.take(cell));
                 Ok(())
             })?;
+            let any = count > 0;
             if left_out > 0 && !note.is_empty() {
                 note.push_str(&format!("\n{left_out} more are not shown (rows=-1 shows all)."));
             }
@@ -168,12 +173,18 @@ impl<W: Write> Printer<W> {
         if heading.empty == Empty::Columns {
             self.begin(heading)?;
         }
-        rows(&mut |cells| {
+        let is_kept = self.options.format == TableFormat::Table && count <= FEW;
+        let mut show = |cells: &[Cell]| {
             if !any && heading.empty != Empty::Columns {
                 self.begin(heading)?;
             }
             self.row(heading, cells, &widths, !std::mem::replace(&mut any, true))
-        })?;
+        };
+        if is_kept {
+            kept.iter().try_for_each(|cells| show(cells))?;
+        } else {
+            rows(&mut show)?;
+        }
         let has_begun = any || heading.empty == Empty::Columns;
         match (self.options.format, has_begun) {
             (TableFormat::Table, true) => self.line("")?,
