@@ -1,1 +1,2 @@
-100 * TOTAL(duration_ns) / TOTAL(TOTAL(duration_ns)) OVER () AS "Time (%)", SUM(duration_ns) AS "Total Time (ns)"
+100.0 * of_spread(spread(duration_ns), 0) / TOTAL(of_spread(spread(duration_ns), 0)) OVER () AS "Time (%)",
+  of_spread(spread(duration_ns), 0) AS "Total Time (ns)"

@@ -1,2 +1,3 @@
-AVG(duration_ns) AS "Avg (ns)", median(duration_ns) AS "Med (ns)", MIN(duration_ns) AS "Min (ns)",
-  MAX(duration_ns) AS "Max (ns)", stdev(duration_ns) AS "StdDev (ns)"
+of_spread(spread(duration_ns), 3) AS "Avg (ns)", of_spread(spread(duration_ns), 4) AS "Med (ns)",
+  of_spread(spread(duration_ns), 1) AS "Min (ns)", of_spread(spread(duration_ns), 2) AS "Max (ns)",
+  of_spread(spread(duration_ns), 5) AS "StdDev (ns)"

@@ -31,8 +31,18 @@ pub fn columns(table: Table) -> impl Iterator<Item = &'static Column> {
 /// Tables that are used, and a flag for each of their [`columns`].
 pub type Used = BTreeMap<Table, Vec<bool>>;
 
-/// Compiles `sql`. Returns the tables and columns it uses, and the names of its result columns.
-pub fn used(sql: &str) -> Result<(Used, Vec<String>), ExportError> {
+/// What a query does.
+#[derive(Debug)]
+pub struct Plan {
+    pub used: Used,
+    /// Names of the result columns.
+    pub columns: Vec<String>,
+    /// True if it may read a table repeatedly, as joins and correlated subqueries do.
+    pub repeats: bool,
+}
+
+/// Compiles `sql`.
+pub fn used(sql: &str) -> Result<Plan, ExportError> {
     let connection = Connection::open_in_memory().map_err(|error| failed(&error))?;
     prepare(&connection).map_err(|error| failed(&error))?;
     for &table in Table::ALL {
@@ -60,9 +70,28 @@ pub fn used(sql: &str) -> Result<(Used, Vec<String>), ExportError> {
     }
     match columns {
         Ok(names) if names.is_empty() => Err(ExportError::query("there is no SELECT in it".to_owned())),
-        Ok(names) => Ok((found.used.clone(), names)),
+        Ok(columns) => {
+            let used = found.used.clone();
+            drop(found);
+            Ok(Plan { used, columns, repeats: repeats(&connection, sql).unwrap_or(true) })
+        }
         Err(error) => Err(ExportError::query(error_text(&error) + &hint(&error, &named))),
     }
+}
+
+/// True if `sql` may read a table repeatedly: two loops are one in the other, or a subquery runs for each row.
+fn repeats(connection: &Connection, sql: &str) -> rusqlite::Result<bool> {
+    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
+    let mut rows = statement.raw_query();
+    let mut loops = BTreeSet::new();
+    while let Some(row) = rows.next()? {
+        let (parent, step): (i64, String) = (row.get("parent")?, row.get("detail")?);
+        let is_loop = step.starts_with("SCAN ") || step.starts_with("SEARCH ");
+        if step.contains("CORRELATED") || step.contains("RECURSIVE") || is_loop && !loops.insert(parent) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Tables and columns whose names occur in a query; all columns if it has a natural join.
@@ -153,7 +182,7 @@ mod tests {
     use super::*;
 
     fn names(sql: &str) -> Vec<String> {
-        let used = used(sql).unwrap().0;
+        let used = used(sql).unwrap().used;
         let names = used.iter().flat_map(|(&table, used)| {
             let columns = columns(table).zip(used).filter(|(_, used)| **used);
             let mut names: Vec<String> =
@@ -177,6 +206,28 @@ mod tests {
         assert!(!names(joined).contains(&"api.thread".to_owned()), "{:?}", names(joined));
         let natural = names("SELECT count(*) FROM steps NATURAL JOIN step_leaves");
         assert!(natural.contains(&"step_leaves.step".to_owned()), "{natural:?}");
+    }
+
+    #[test]
+    fn joins_and_correlated_subqueries_read_a_table_repeatedly() {
+        for sql in [
+            "SELECT name, count(*) FROM kernels WHERE device = 0 GROUP BY name ORDER BY 2 DESC LIMIT 3",
+            "WITH w AS (SELECT start_ns FROM kernels UNION ALL SELECT start_ns FROM copies) SELECT max(start_ns) FROM w",
+            "SELECT count(*) FROM kernels WHERE correlation NOT IN (SELECT correlation FROM api)",
+            "SELECT start_ns - LAG(start_ns) OVER (ORDER BY start_ns) FROM kernels",
+            "SELECT (SELECT max(end_ns) FROM api) - (SELECT min(start_ns) FROM api)",
+        ] {
+            assert!(!used(sql).unwrap().repeats, "{sql}");
+        }
+        for sql in [
+            "SELECT count(*) FROM kernels JOIN api USING (run, rank, correlation)",
+            "SELECT count(*) FROM kernels, api WHERE kernels.correlation = api.correlation",
+            "SELECT count(*) FROM kernels AS k, (SELECT max(start_ns) AS last FROM kernels) WHERE start_ns = last",
+            "SELECT (SELECT max(start_ns) FROM api WHERE api.start_ns < k.start_ns) FROM kernels AS k",
+            "SELECT 1 FROM kernels AS k WHERE EXISTS (SELECT 1 FROM api WHERE api.correlation = k.correlation)",
+        ] {
+            assert!(used(sql).unwrap().repeats, "{sql}");
+        }
     }
 
     #[test]
