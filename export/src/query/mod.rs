@@ -199,12 +199,15 @@ impl Query {
 /// Maximum rows of a result that is kept until it is printed.
 const FEW: usize = 10_000;
 
+/// Takes a row; a break ends the query.
+type VisitRow<'v> = dyn FnMut(&[Value]) -> Result<ControlFlow<()>, ExportError> + 'v;
+
 /// Runs `sql` after `bind` has set its parameters; passes rows to `visit` until it breaks.
 pub(crate) fn each_row(
     connection: &Connection,
     sql: &str,
     bind: impl FnOnce(&mut Statement<'_>) -> rusqlite::Result<()>,
-    visit: &mut dyn FnMut(&[Value]) -> Result<ControlFlow<()>, ExportError>,
+    visit: &mut VisitRow<'_>,
 ) -> Result<(), ExportError> {
     let sqlite = |error| failed(&error);
     let mut statement = connection.prepare(sql).map_err(sqlite)?;

@@ -29,7 +29,7 @@ pub fn parallel<T: Send>(
     let next = AtomicUsize::new(0);
     let (next, work) = (&next, &work);
     let (sender, receiver) = channel();
-    let stop = || sources.iter().map(|source| source.stop()).last();
+    let stop = || sources.iter().fold(None, |_, source| Some(source.stop()));
     thread::scope(|scope| {
         for _ in 0..threads {
             let sender = sender.clone();
