@@ -408,6 +408,9 @@ mod tests {
 
     #[test]
     fn noise_as_a_stack_gives_no_caller_that_was_not_called() {
+        if !cfg!(target_arch = "x86_64") {
+            return;
+        }
         let mut native = Native::new(&Process::this()).unwrap();
         let pc = noise_as_a_stack_gives_no_caller_that_was_not_called as fn() as usize as u64 + 16;
         let mut state = 1_u64;
