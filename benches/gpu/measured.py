@@ -59,7 +59,7 @@ class Cost:
         middle = "unclear" if self.is_unclear() else "no difference" if self.is_none() else percent(self.middle)
         if self.interval is None:
             return f"{middle} ({self.turns} turn{'s' if self.turns > 1 else ''})"
-        return f"{middle} ({self.range()})"
+        return f"{middle} ({self.range()}{' %' if self.is_none() else ''})"
 
     def range(self) -> str:
         low, high = self.interval

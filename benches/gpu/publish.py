@@ -40,7 +40,7 @@ MODES = [
 
 
 def prices(measured: Measured, tool: str, rows: tuple[str, ...]) -> str:
-    found = [f"{SHORT[row]} {cost}" for row in rows if (cost := measured.cost(row, tool))]
+    found = [f"{SHORT[row]}: {cost}" for row in rows if (cost := measured.cost(row, tool))]
     return ", ".join(found) or "not measured yet"
 
 

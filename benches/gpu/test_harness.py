@@ -71,8 +71,8 @@ class Statistics(unittest.TestCase):
         self.assertEqual(made.cost("serving_8_p50", "auto").middle, 2.0)
 
     def test_no_cost_is_shown_that_may_be_none_or_is_less(self) -> None:
-        for low, high, said in ((0.99, 1.02, "no difference (-1.0 to 2.0)"), (1.0, 1.02, "no difference (0.0 to 2.0)"),
-                                (0.90, 0.97, "no difference (-10 to -3)"), (0.92, 1.21, "unclear (-8 to 21)"), (1.001, 1.02, "+1.0 % (0.1 to 2.0)"),
+        for low, high, said in ((0.99, 1.02, "no difference (-1.0 to 2.0 %)"), (1.0, 1.02, "no difference (0.0 to 2.0 %)"),
+                                (0.90, 0.97, "no difference (-10 to -3 %)"), (0.92, 1.21, "unclear (-8 to 21 %)"), (1.001, 1.02, "+1.0 % (0.1 to 2.0)"),
                                 (1.005, 1.30, "+1.0 % (0 to 30)")):
             self.assertEqual(str(Cost(1.01, (low, high), 10)), said)
         self.assertEqual(str(Cost(1.256, None, 1)), "+26 % (1 turn)")
@@ -171,7 +171,7 @@ class Turns(unittest.TestCase):
 class Publishing(unittest.TestCase):
     def test_a_price_is_the_median_of_the_generations(self) -> None:
         made = measured(1.2, 1.3, 1.5)
-        self.assertEqual(publish.prices(made, "gpuwhy", ("gpt", "mlp")), "GPT +30 % (20 to 50)")
+        self.assertEqual(publish.prices(made, "gpuwhy", ("gpt", "mlp")), "GPT: +30 % (20 to 50)")
         self.assertEqual(publish.prices(made, "full", ("gpt",)), "not measured yet")
 
     def test_the_sentence_says_no_cost_that_was_not_measured(self) -> None:
