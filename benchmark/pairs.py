@@ -52,7 +52,7 @@ def load(path: pathlib.Path, name: str):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name")
+    parser.add_argument("name", choices=sorted(path.stem for path in PROGRAMS.glob("*.diff")), metavar="NAME")
     parser.add_argument("--seconds", type=float, default=0.3, help="time of each run (default 0.3)")
     parser.add_argument("--go", type=pathlib.Path, metavar="FILE", help="write FILE.ready when loaded, and wait for FILE")
     options = parser.parse_args()

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -24,14 +27,14 @@ import scoring
 from pairs import HERE, PROGRAMS
 from tools import TOOLS, Unavailable
 
-# Part of the time of a recorded loop: the plugin and HTA take a minute to read a second of small kernels.
+# Part of the time of a recorded loop; for torch.profiler, that of the loop before the steps that it records.
 LENGTHS = {"nsys": 0.5, "kineto": 0.25}
 # Time for all programs to load their libraries, and for one to run, seconds.
 LOAD_LIMIT, RUN_LIMIT = 240.0, 60.0
 
 
 class Run:
-    """A started program, which waits until it is its turn."""
+    """A started program, which waits until it is its turn. Raises Unavailable."""
 
     def __init__(self, folder: pathlib.Path, kind: str, name: str, command: list[str]) -> None:
         self.kind, self.name, self.go = kind, name, folder / f"{kind}.{name}.go"
@@ -39,8 +42,12 @@ class Run:
         for file in (self.go, self.go.with_suffix(".ready")):
             file.unlink(missing_ok=True)
         with self.log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [*command, "--go", str(self.go)], cwd=PROGRAMS, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+            try:
+                self.process = subprocess.Popen(
+                    [*command, "--go", str(self.go)], cwd=PROGRAMS, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                    start_new_session=True)
+            except OSError as error:
+                raise Unavailable(f"{command[0]}: {error.strerror}") from error
 
     def wait_ready(self, until: float) -> bool:
         while not self.go.with_suffix(".ready").exists():
@@ -61,15 +68,13 @@ class Run:
         return None
 
     def end(self) -> None:
-        """Lets it write its recording and exit."""
+        """Lets it write its recording and exit, and ends what is left: the program under nsys too."""
         if self.go.exists():
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(RUN_LIMIT)
-            except subprocess.TimeoutExpired:
-                pass
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
 
 def commands(kind: str, folder: pathlib.Path, name: str, seconds: float) -> list[str]:
@@ -90,14 +95,14 @@ def record(folder: pathlib.Path, kinds: list[str], names: list[str], seconds: fl
     """
     began = time.monotonic()
     times: dict[str, dict] = {}
-    runs = {}
-    for kind in kinds:
-        try:
-            for name in names:
-                runs[kind, name] = Run(folder, kind, name, commands(kind, folder, name, seconds))
-        except Unavailable as error:
-            print(f"{kind}: {error}", file=sys.stderr)
+    runs: dict[tuple[str, str], Run] = {}
     try:
+        for kind in kinds:
+            try:
+                for name in names:
+                    runs[kind, name] = Run(folder, kind, name, commands(kind, folder, name, seconds))
+            except Unavailable as error:
+                print(f"{kind}: {error}", file=sys.stderr)
         ready = {key for key, run in runs.items() if run.wait_ready(began + LOAD_LIMIT)}
         print(f"{len(ready)} of {len(runs)} loaded in {time.monotonic() - began:.0f} s", flush=True)
         for name in names:
@@ -108,7 +113,7 @@ def record(folder: pathlib.Path, kinds: list[str], names: list[str], seconds: fl
                 result = runs[kind, name].result() if (kind, name) in ready else None
                 print(f"{time.monotonic() - began:5.0f} s  {kind} {name}: {result or 'failed'}", flush=True)
                 if result:
-                    times.setdefault(kind, {})[name] = json.loads(result) if kind == "bare" else float(result.split()[0])
+                    times.setdefault(kind, {})[name] = json.loads(result) if result[0] == "{" else float(result.split()[0])
                 if kind == "gpuwhy" and result:
                     runs[kind, name].end()
     finally:
@@ -145,13 +150,16 @@ def main() -> int:
     parser.add_argument("--tool", action="append", choices=TOOLS, help="gpuwhy, nsys, tensorboard or hta; repeatable (default: all)")
     parser.add_argument("--programs", nargs="+", choices=scoring.names(), metavar="NAME", default=scoring.names())
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("benchmark-out"), help="new recordings and answers")
-    parser.add_argument("--from", dest="source", type=pathlib.Path, metavar="OUT", help="recordings of an earlier run")
-    parser.add_argument("--stored", action="store_true", help="score the stored answers")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--from", dest="source", type=pathlib.Path, metavar="OUT", help="recordings of an earlier run")
+    source.add_argument("--stored", action="store_true", help="score the stored answers")
     parser.add_argument("--no-answers", action="store_true", help="only record: another machine has the tools")
     parser.add_argument("--table", action="store_true", help="print the tables of README.md")
     parser.add_argument("--seconds", type=float, default=2.0, help="time of a recorded loop (default 2; nsys half of it, torch.profiler a quarter)")
     parser.add_argument("--budget", type=float, metavar="SECONDS", help="start no further program after this time")
     options = parser.parse_args()
+    if options.source is not None and not (options.source / "times.json").is_file():
+        parser.error(f"--from {options.source}: no recordings; give the --out of an earlier run")
     tools = options.tool or list(TOOLS)
     if options.stored:
         return scoring.show(HERE, tools, options.programs, options.table)
@@ -161,9 +169,11 @@ def main() -> int:
         record(folder, ["bare", *dict.fromkeys(TOOLS[tool].recorder for tool in tools)], options.programs, options.seconds, options.budget)
     if options.no_answers:
         return 0
-    complete = all([answer(folder, tool, options.programs) for tool in tools])
-    scoring.show(folder, tools, options.programs, options.table)
-    return 0 if complete else 3
+    times = scoring.read(folder / "times.json").values()
+    names = [name for name in options.programs if any(name in one for one in times)]  # for the others no time was left
+    complete = all([answer(folder, tool, names) for tool in tools])
+    scoring.show(folder, tools, names, options.table)
+    return 0 if names and complete else 3
 
 
 if __name__ == "__main__":

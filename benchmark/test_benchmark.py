@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import pathlib
+import select
+import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import run
 import scoring
 import tools
 from pairs import HERE, PAIRS, PROGRAMS, patched
@@ -112,6 +119,36 @@ class Scores(unittest.TestCase):
             (path / "times.json").write_text(json.dumps(
                 {"bare": {"file_log": {"before": [4.0] * PAIRS, "after": [1.0] * PAIRS}}, "gpuwhy": {"file_log": 6.0}}))
             self.assertEqual(scoring.scores(path, "gpuwhy", ["file_log"])["file_log"].cost, 1.5)
+
+
+class Runs(unittest.TestCase):
+    def test_the_end_of_a_run_ends_its_children(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = pathlib.Path(folder) / "pipe"
+            os.mkfifo(pipe)
+            one = run.Run(pathlib.Path(folder), "nsys", "file_log", ["sh", "-c", f"sleep 600 > {pipe} & wait"])
+            with pipe.open("rb") as end:
+                one.end()
+                self.assertTrue(select.select([end], [], [], 60)[0], "the child has the pipe open: it runs")
+                self.assertEqual(end.read(), b"")
+
+    def test_a_tool_that_is_not_installed_does_not_stop_the_others(self) -> None:
+        commands = {"gpuwhy": ["/nonexistent/gpuwhy"], "nsys": ["sh", "-c", 'touch "${2%go}ready"; echo 2.5 ms/step', "sh"]}
+        with (tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()),
+              contextlib.redirect_stderr(io.StringIO()) as errors,
+              unittest.mock.patch.object(run, "commands", lambda kind, *_: commands[kind])):
+            run.record(pathlib.Path(folder), ["gpuwhy", "nsys"], ["file_log"], 1.0, None)
+            self.assertEqual(scoring.read(pathlib.Path(folder) / "times.json"), {"nsys": {"file_log": 2.5}})
+            self.assertIn("gpuwhy: /nonexistent/gpuwhy: No such file or directory", errors.getvalue())
+
+    def test_wrong_arguments_write_nothing(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            missing = pathlib.Path(folder) / "missing"
+            for command, words in ((["run.py", "--from", str(missing)], "no recordings"), (["pairs.py", "missing"], "invalid choice")):
+                done = subprocess.run([sys.executable, str(HERE / command[0]), *command[1:]], capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(words, done.stderr)
+            self.assertFalse(missing.exists())
 
 
 if __name__ == "__main__":
