@@ -74,7 +74,8 @@ def kineto_trace(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def tensorboard_answer(folder: pathlib.Path, name: str) -> str:
-    """The overview of the plugin: the breakdown of a step, the GPU's summary, and its recommendations."""
+    """The overview of the plugin (the breakdown of a step, the GPU's summary, its recommendations), and the first five of
+    its operators, in its order. PyTorch 2.11 writes the call stacks that the plugin shows only in a private verbose mode."""
     try:
         from torch_tb_profiler.profiler.data import RunProfileData
         from torch_tb_profiler.profiler.run_generator import RunGenerator
@@ -85,10 +86,14 @@ def tensorboard_answer(folder: pathlib.Path, name: str) -> str:
         data = RunProfileData.parse(name, "1", str(trace), cache)
         run = RunGenerator(name, "1", data).generate_run_profile()
     step = run.overview["performance"][0]
+    order = run.operation_table_by_name["metadata"]["sort"]
+    operators = sorted(run.operation_table_by_name["data"], key=lambda row: -row[order])[:5]
+    rows = [f"  {row['name']}, {row['calls']} calls: " + ", ".join(
+        f"{key} {row[key]} us" for key in ("device_self_duration", "host_self_duration") if key in row) for row in operators]
     lines = [f"Average Step Time {step['value']} us"]
     lines += [f"  {part['name']} {part['value']} us, {part['extra']} %" for part in step["children"]]
     lines += ["GPU Summary", *(f"  {row['title']}: {row['value']}" for row in run.gpu_summary or []), "Performance Recommendation"]
-    return "\n".join(lines + [re.sub("<[^>]+>", "", f"  {text}") for text in data.recommendations or ["N/A"]]) + "\n"
+    return "\n".join(lines + [re.sub("<[^>]+>", "", f"  {text}") for text in data.recommendations or ["N/A"]] + ["Operators", *rows]) + "\n"
 
 
 def hta_answer(folder: pathlib.Path, name: str) -> str:
