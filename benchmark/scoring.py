@@ -19,6 +19,8 @@ from tools import TOOLS
 
 # From this gain on, a fix is worth doing. Below it, the right answer is that the change gains little.
 WORTH_DOING = 1.15
+# Reason for the marks of a program for which the tool failed.
+NO_ANSWER = "No answer."
 MARKS = {1: "yes", 0.5: "half", 0: "no"}
 
 
@@ -28,7 +30,7 @@ class Truth:
 
     cause: str
     fix: str
-    groups: tuple[str, ...]
+    group: str
     lines: tuple[int, ...]
     before: tuple[float, ...]
     after: tuple[float, ...]
@@ -59,7 +61,7 @@ def truths(measured: dict | None = None) -> dict[str, Truth]:
         lines = tuple(number for number, line in enumerate(source, 1) if any(text in line for text in one["lines"]))
         times = (measured or {}).get(name, one)
         found[name] = Truth(
-            one["cause"], one["fix"], tuple(one["groups"]), lines, tuple(times.get("before", ())), tuple(times.get("after", ())))
+            one["cause"], one["fix"], one["group"], lines, tuple(times.get("before", ())), tuple(times.get("after", ())))
     return found
 
 
@@ -70,7 +72,9 @@ class Score:
     group: float | None
     line: float | None
     remedy: float | None
-    gain: float | None
+    # The gain is in the interval that the answer gives, or keeps to its only bound.
+    inside: float | None
+    holds: float | None
     # Time of a step under the tool by that without.
     cost: float | None
     said: str = ""
@@ -112,34 +116,41 @@ def said_gain(part: str) -> tuple[float, float, str] | None:
     return value, value, words
 
 
-def score(tool: str, name: str, truth: Truth, answer: str, row: dict, traced: float | None) -> Score:
+def score(tool: str, name: str, truth: Truth, answer: str, row: dict, cost: float | None) -> Score:
     """Marks of an answer. The group is half if it stands beside others and nothing says which one matters; the line must
     be the first one of the program that the answer names."""
     groups = TOOLS[tool].groups(answer)
-    group = 0.0 if not groups & set(truth.groups) else 1.0 if groups <= set(truth.groups) else 0.5
-    named = [int(number) for number in re.findall(rf"\b{name}\.py:(\d+)", answer)]
+    group = 0.0 if truth.group not in groups else 1.0 if len(groups) == 1 else 0.5
+    named = [int(number) for number in re.findall(rf"\b{name}\.py[:(](\d+)", answer)]  # torch.profiler: NAME.py(12): step
     line = float(bool(named) and named[0] in truth.lines)
     quote = row.get("quote", "")
     is_there = not quote or squeezed(quote) in squeezed(answer)
     remedy = row.get("remedy") if is_there else None
-    gain, said = None, ""
+    inside, holds, said = None, None, ""
     if found := said_gain(paragraph(answer, quote)) if quote and is_there else None:
         low, high, said = found
-        gain = float(low <= truth.gain <= high)
-    cost = traced / statistics.median(truth.before) if traced and truth.before else None
-    return Score(group, line, remedy, gain, cost, said, row.get("reason", "") if is_there else "not judged yet")
+        is_right = float(low <= truth.gain <= high)
+        inside, holds = (None, is_right) if low == 0 or high == math.inf else (is_right, None)
+    return Score(group, line, remedy, inside, holds, cost, said, row.get("reason", "") if is_there else "not judged yet")
+
+
+def cost(measured: float | dict | None, truth: Truth) -> float | None:
+    """Time of a step under the tool by that without, which torch.profiler's runs measure themselves."""
+    if isinstance(measured, dict):
+        return measured["traced"] / measured["plain"]
+    return measured / statistics.median(truth.before) if measured and truth.before else None
 
 
 def scores(folder: pathlib.Path, tool: str, chosen: Sequence[str]) -> dict[str, Score]:
-    """Scores of all programs for which the folder has an answer."""
+    """Scores of all programs; without any answer of the tool, none. A program for which the tool failed has an answer of nothing."""
     times, sheet = read(folder / "times.json"), read(HERE / "sheet.json").get(tool, {})
-    truth = truths(times.get("bare"))
+    truth, answers = truths(times.get("bare")), {path.stem: path.read_text() for path in (folder / "answers" / tool).glob("*.txt")}
     found = {}
-    for name in chosen:
-        file = folder / "answers" / tool / f"{name}.txt"
-        if file.exists():
-            traced = times.get(TOOLS[tool].recorder, {}).get(name)
-            found[name] = score(tool, name, truth[name], file.read_text(), sheet.get(name, {}), traced)
+    for name in chosen if answers else ():
+        taken = cost(times.get(TOOLS[tool].recorder, {}).get(name), truth[name])
+        found[name] = (
+            score(tool, name, truth[name], answers[name], sheet.get(name, {}), taken) if name in answers
+            else Score(0, 0, 0, None, None, taken, "", NO_ANSWER))
     return found
 
 
@@ -156,27 +167,31 @@ def total(values: Sequence[float | None]) -> str:
 def tables(folder: pathlib.Path, tools: Sequence[str], chosen: Sequence[str]) -> str:
     """The tables of README.md: totals, the programs, and what each tool said of each."""
     all_scores = {tool: scores(folder, tool, chosen) for tool in tools}
-    lines = ["| tool | version | programs | group | line | remedy | gain | cost |", "|---|---|---|---|---|---|---|---|"]
+    lines = ["| tool | version | answers | group | line | remedy | gain in interval | bound of gain holds | cost |", "|---|---|---|---|---|---|---|---|---|"]
     for tool, found in all_scores.items():
         version = (folder / "answers" / tool / "version")
+        if not found:
+            continue
         costs = [one.cost for one in found.values() if one.cost is not None]
-        cost = f"{statistics.median(costs):.2f} ({min(costs):.2f} to {max(costs):.2f})" if costs else ""
+        spread = f"{statistics.median(costs):.2f} ({min(costs):.2f} to {max(costs):.2f})" if costs else ""
         lines.append(
-            f"| {TOOLS[tool].title} | {version.read_text().strip() if version.exists() else 'unknown'} | {len(found)} | "
-            f"{total([one.group for one in found.values()])} | {total([one.line for one in found.values()])} | "
-            f"{total([one.remedy for one in found.values()])} | {total([one.gain for one in found.values()])} | {cost} |")
-    lines += ["", "| program | cause | fix | gain by hand |", "|---|---|---|---|"]
+            f"| {TOOLS[tool].title} | {version.read_text().strip() if version.exists() else 'unknown'} | "
+            f"{sum(one.reason != NO_ANSWER for one in found.values())} of {len(found)} | "
+            + "".join(f"{total([getattr(one, key) for one in found.values()])} | " for key in ("group", "line", "remedy", "inside", "holds"))
+            + f"{spread} |")
+    lines += ["", "| program | cause | group | fix | gain by hand |", "|---|---|---|---|---|"]
     for name, truth in truths(read(folder / "times.json").get("bare")).items():
         if name in chosen:
             gain = f"{truth.gain:.2f}x ({min(truth.gains):.2f} to {max(truth.gains):.2f})" if truth.before else "not measured"
-            lines.append(f"| `{name}` | {truth.cause} | {truth.fix} | {gain} |")
-    lines += ["", "| program | tool | group | line | remedy | gain said | inside | cost | why this remedy has this mark |", "|---|---|---|---|---|---|---|---|---|"]
+            lines.append(f"| `{name}` | {truth.cause} | {truth.group} | {truth.fix} | {gain} |")
+    lines += ["", "| program | tool | group | line | remedy | gain said | right | cost | why this remedy has this mark |", "|---|---|---|---|---|---|---|---|---|"]
     for name in chosen:
         for tool, found in all_scores.items():
             if one := found.get(name):
-                cost = f"{one.cost:.2f}" if one.cost else ""
+                taken = f"{one.cost:.2f}" if one.cost else ""
+                right = mark(one.holds if one.inside is None else one.inside)
                 lines.append(
-                    f"| `{name}` | {tool} | {mark(one.group)} | {mark(one.line)} | {mark(one.remedy)} | {one.said} | {mark(one.gain)} | {cost} | {one.reason} |")
+                    f"| `{name}` | {tool} | {mark(one.group)} | {mark(one.line)} | {mark(one.remedy)} | {one.said} | {right} | {taken} | {one.reason} |")
     return "\n".join(lines) + "\n"
 
 

@@ -35,7 +35,7 @@ class Programs(unittest.TestCase):
                 fixed = patched(source, (PROGRAMS / f"{name}.diff").read_text())
                 self.assertNotEqual(source, fixed)
                 compile(fixed, name, "exec")
-                self.assertTrue(truth.groups and set(truth.groups) <= GROUPS, truth.groups)
+                self.assertIn(truth.group, GROUPS)
                 self.assertTrue(truth.lines and truth.cause and truth.fix)
                 self.assertEqual((len(truth.before), len(truth.after)), (PAIRS, PAIRS))
                 self.assertTrue(min(*truth.before, *truth.after) > 0)
@@ -80,19 +80,30 @@ class Scores(unittest.TestCase):
         "Next: The bottleneck is then kernel launches. A CUDA graph: at least 9x in all.\n")
 
     def score(self, answer: str, before: float, after: float, quote: str = "Remove the sleep at sleeper.py:21 (step) from the loop.") -> scoring.Score:
-        truth = scoring.Truth("a sleep", "no sleep", ("host_cpu",), (21,), (before,) * PAIRS, (after,) * PAIRS)
-        return scoring.score("gpuwhy", "sleeper", truth, answer, {"remedy": 1, "quote": quote}, before * 1.05)
+        truth = scoring.Truth("a sleep", "no sleep", "host_cpu", (21,), (before,) * PAIRS, (after,) * PAIRS)
+        return scoring.score("gpuwhy", "sleeper", truth, answer, {"remedy": 1, "quote": quote}, 1.05)
 
     def test_an_answer_that_is_right(self) -> None:
         one = self.score(self.ANSWER, 5.0, 2.0)
-        self.assertEqual((one.group, one.line, one.remedy, one.gain, one.said), (1, 1, 1, 1, "about 2.6x (2.1x to 3.8x)"))
-        self.assertAlmostEqual(one.cost or 0, 1.05)
+        self.assertEqual((one.group, one.line, one.remedy, one.inside, one.holds), (1, 1, 1, 1, None))
+        self.assertEqual((one.said, one.cost), ("about 2.6x (2.1x to 3.8x)", 1.05))
 
     def test_an_answer_that_is_wrong(self) -> None:
-        self.assertEqual(self.score(self.ANSWER, 5.0, 1.0).gain, 0)
+        self.assertEqual(self.score(self.ANSWER, 5.0, 1.0).inside, 0)
         self.assertEqual(self.score(self.ANSWER.replace(":21", ":20"), 5.0, 2.0, "").line, 0)
         self.assertEqual(self.score(self.ANSWER.replace("CPU work between launches", "data loading", 1), 5.0, 2.0).group, 0)
         self.assertIsNone(self.score("Bottleneck: synchronization.\n", 5.0, 2.0).remedy, "it was judged by a sentence that is not there")
+
+    def test_a_bound_of_a_gain_is_no_interval(self) -> None:
+        for words, gain, holds in (
+                ("at least 2x", 2.5, 1), ("at least 3x", 2.5, 0), ("at most 3x", 2.5, 1), ("at most 2x", 2.5, 0), ("gains little", 1.1, 1), ("gains little", 2.5, 0)):
+            text = "Alone it gains little." if words == "gains little" else f"Gain: {words}."
+            one = self.score(self.ANSWER.replace("Gain: about 2.6x (2.1x to 3.8x).", text), gain, 1.0)
+            self.assertEqual((one.inside, one.holds), (None, holds), words)
+
+    def test_a_line_as_torch_profiler_writes_it(self) -> None:
+        self.assertEqual(self.score(self.ANSWER.replace("sleeper.py:21", "sleeper.py(21): step"), 5.0, 2.0, "").line, 1)
+        self.assertEqual(self.score(self.ANSWER.replace("sleeper.py:21", "sleeper.py(20): step"), 5.0, 2.0, "").line, 0)
 
     def test_forms_of_a_gain(self) -> None:
         for text, low, high in (
@@ -118,7 +129,15 @@ class Scores(unittest.TestCase):
             (path / "answers" / "gpuwhy" / "file_log.txt").write_text(self.ANSWER)
             (path / "times.json").write_text(json.dumps(
                 {"bare": {"file_log": {"before": [4.0] * PAIRS, "after": [1.0] * PAIRS}}, "gpuwhy": {"file_log": 6.0}}))
-            self.assertEqual(scoring.scores(path, "gpuwhy", ["file_log"])["file_log"].cost, 1.5)
+            found = scoring.scores(path, "gpuwhy", ["file_log", "checkpoint"])
+            self.assertEqual(found["file_log"].cost, 1.5)
+            failed = found["checkpoint"]
+            self.assertEqual((failed.group, failed.line, failed.remedy, failed.reason), (0, 0, 0, scoring.NO_ANSWER))
+            self.assertEqual(scoring.scores(path, "nsys", ["file_log"]), {}, "a tool that did not run has no scores")
+            (path / "answers" / "hta").mkdir()
+            (path / "answers" / "hta" / "file_log.txt").write_text("t\nrank idle_time(ns)\n0 9\n")
+            (path / "times.json").write_text(json.dumps({"kineto": {"file_log": {"plain": 4.0, "traced": 10.0}}}))
+            self.assertEqual(scoring.scores(path, "hta", ["file_log"])["file_log"].cost, 2.5)
 
 
 class Runs(unittest.TestCase):
