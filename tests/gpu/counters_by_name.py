@@ -94,21 +94,29 @@ def place(kernel: dict) -> tuple:
     return kernel["symbol"], tuple(kernel["grid"]), tuple(kernel["block"])
 
 
-def joined(ours: Sequence[dict], replayed: Sequence[dict], in_program: Sequence[dict], operations: Sequence[str]) -> list[dict]:
-    """A kernel of each operation that both measured, unless another operation has the same one with the same sizes."""
+def joined(
+    ours: Sequence[dict], replayed: Sequence[dict], in_program: Sequence[dict], operations: Sequence[str],
+) -> tuple[list[dict], dict[str, str]]:
+    """A kernel of each operation that both measured, and why other operations have none."""
     measured = {place(kernel): kernel for kernel in ours if kernel["outcome"] == "measured"}
     places = [place(kernel) for kernel in replayed]
-    rows = []
+    rows, left_out = [], {}
     for operation, kernel, cached in zip(operations, replayed, in_program, strict=True):
         own = measured.get(place(kernel))
-        if own is None or places.count(place(kernel)) > 1 or cached["grid"] != kernel["grid"]:
+        if places.count(place(kernel)) > 1:
+            left_out[operation] = "another operation has the same kernel with the same sizes"
+        elif own is None:
+            left_out[operation] = "gpuwhy did not measure its longest kernel"
+        elif cached["grid"] != kernel["grid"]:
+            left_out[operation] = "its longest kernel differs between the replays of ncu"
+        if operation in left_out:
             continue
         theirs = {**kernel["metrics"], **{name: cached["metrics"].get(name) for name in CACHED}}
         rows.append({
             "operation": operation, "symbol": kernel["symbol"], "grid": kernel["grid"], "block": kernel["block"], "passes": own["passes"],
             "values": {name: [own["metrics"].get(name), theirs.get(name)] for name in METRICS},
             "replayed": {name: kernel["metrics"].get(name) for name in CACHED}})
-    return rows
+    return rows, left_out
 
 
 def judged(row: dict) -> dict[str, float]:
@@ -120,7 +128,8 @@ def judged(row: dict) -> dict[str, float]:
 def table(document: dict) -> str:
     lines = ["| kernel | us | device memory, % | L2, % | L1, % | L2 hits, % | values | largest difference |", "|---|---|---|---|---|---|---|---|"]
     for row in document["rows"]:
-        pair = lambda name: "" if None in row["values"][name] else "{:.1f} / {:.1f}".format(*row["values"][name])
+        shown = lambda value: "" if value is None else f"{value:.1f}"
+        pair = lambda name: " / ".join(map(shown, [*row["values"][name], *(row["replayed"][of] for of in row["replayed"] if of == name)]))
         differences = judged(row)
         worst = max(differences, key=lambda name: abs(differences[name]), default=None)
         said = f"{differences[worst]:+.1f} {'points' if '.pct' in worst else '%'}, `{worst}`" if worst else ""
@@ -130,14 +139,24 @@ def table(document: dict) -> str:
     return "\n".join(lines)
 
 
+def replayed_alone(row: dict) -> dict:
+    """The row with ncu's replay of kernels as the only reference."""
+    return {"values": {name: [own, row["replayed"].get(name, theirs)] for name, (own, theirs) in row["values"].items()}}
+
+
 def summary(document: dict) -> str:
     rows = document["rows"]
     everything = [abs(value) for row in rows for value in judged(row).values()]
+    alone = [abs(value) for row in rows for value in judged(replayed_alone(row)).values()]
+    small = len(rows) * (len(METRICS) - 1) - len(everything)
     within = [row for row in rows if all(abs(value) <= POINTS for value in judged(row).values())]
     traffic = [row for row in rows if any(max(filter(None, row["values"][name]), default=0.0) >= RELEVANT for name in (DRAM, L2, L1))]
     return (f"{len(rows)} kernels, {len(everything)} values: median difference {statistics.median(everything):.2f}, "
             f"{sum(value <= POINTS for value in everything)} within {POINTS:g} points or percent; {len(within)} kernels with all values within, "
-            f"{len(traffic)} with {RELEVANT:g} % or more of the peak of device memory, L2 or L1")
+            f"{len(traffic)} with {RELEVANT:g} % or more of the peak of device memory, L2 or L1. With the replay of kernels as the only reference: "
+            f"{len(alone)} values, median {statistics.median(alone):.2f}, {sum(value <= POINTS for value in alone)} within. Left out: {small} values, "
+            "not counted by one of the two or too small for percent (4 MB of device memory, 1 MB or 100,000 sectors of caches)"
+            + "".join(f"; {operation} ({why})" for operation, why in document.get("left_out", {}).items()))
 
 
 def groups(theirs: Sequence[dict]) -> list[list[dict]]:
@@ -161,7 +180,8 @@ def profiled(ncu: str, mode: str, names: Sequence[str]) -> tuple[list[str], str]
 
 def document(measured: Sequence[dict], operations: Sequence[str], replayed: str, in_program: str, **others: object) -> dict:
     tables = [longest(groups(by_ncu(text))) for text in (replayed, in_program)]
-    return {"rows": joined(measured, *tables, operations), "units": units(replayed), **others}
+    rows, left_out = joined(measured, *tables, operations)
+    return {"rows": rows, "left_out": left_out, "units": units(replayed), **others}
 
 
 def main(gpuwhy: str, out: str) -> None:

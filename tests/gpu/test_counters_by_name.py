@@ -21,8 +21,11 @@ def measured(**changes) -> dict:
 
 
 class ByName(unittest.TestCase):
+    def document(self, **changes) -> dict:
+        return by_name.document([measured(**changes)], ["elementwise: copy"], RAW, RAW.replace("40.5", "41.0"))
+
     def rows(self, **changes) -> list[dict]:
-        return by_name.document([measured(**changes)], ["elementwise: copy"], RAW, RAW.replace("40.5", "41.0"))["rows"]
+        return self.document(**changes)["rows"]
 
     def test_the_longest_kernel_of_an_operation_is_compared(self) -> None:
         (row,) = self.rows()
@@ -33,15 +36,19 @@ class ByName(unittest.TestCase):
         self.assertAlmostEqual(differences["dram__bytes_read.sum"], 2.0)
         self.assertNotIn("gpu__time_duration.sum", differences)
         self.assertIn("1 kernels, 2 values: median difference 1.50, 2 within", by_name.summary({"rows": [row]}))
-        self.assertIn("| 42.0 / 41.0 | 2 | +2.0 %, `dram__bytes_read.sum` |", by_name.table({"rows": [row]}))
+        self.assertIn("2 values, median 1.75, 2 within. Left out: 12 values", by_name.summary({"rows": [row]}))
+        self.assertIn("| 42.0 / 41.0 / 40.5 | 2 | +2.0 %, `dram__bytes_read.sum` |", by_name.table({"rows": [row]}))
 
     def test_another_shape_or_no_measurement_is_not_compared(self) -> None:
         for changes in ({"grid": [9, 1, 1]}, {"block": [256, 1, 1]}, {"outcome": "not_launched"}, {"symbol": "_Ztail"}):
-            self.assertEqual(self.rows(**changes), [])
+            document = self.document(**changes)
+            self.assertEqual((document["rows"], list(document["left_out"])), ([], ["elementwise: copy"]))
 
     def test_two_operations_with_the_same_kernel_are_not_compared(self) -> None:
         twice = RAW + RAW.split("\n", 3)[3]
-        self.assertEqual(by_name.document([measured()], ["one", "two"], twice, twice)["rows"], [])
+        document = by_name.document([measured()], ["one", "two"], twice, twice)
+        self.assertEqual((document["rows"], list(document["left_out"])), ([], ["one", "two"]))
+        self.assertIn("same kernel", document["left_out"]["one"])
 
     def test_values_that_mean_nothing(self) -> None:
         self.assertIsNone(by_name.difference("dram__bytes_read.sum", 2e6, 1e6))
