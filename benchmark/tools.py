@@ -74,8 +74,11 @@ def kineto_trace(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def tensorboard_answer(folder: pathlib.Path, name: str) -> str:
-    """The overview of the plugin (the breakdown of a step, the GPU's summary, its recommendations), and the first five of
-    its operators, in its order. PyTorch 2.11 writes the call stacks that the plugin shows only in a private verbose mode."""
+    """The overview of the plugin: the breakdown of a step, the GPU's summary, its first five operators, and its recommendations.
+
+    The last release of the plugin reads neither CUDA calls nor kernels of operators from traces of PyTorch 2.11, so the
+    operators are in the order of their time on the host. Call stacks, which it could show, are in no trace of the tutorial.
+    """
     try:
         from torch_tb_profiler.profiler.data import RunProfileData
         from torch_tb_profiler.profiler.run_generator import RunGenerator
@@ -86,14 +89,15 @@ def tensorboard_answer(folder: pathlib.Path, name: str) -> str:
         data = RunProfileData.parse(name, "1", str(trace), cache)
         run = RunGenerator(name, "1", data).generate_run_profile()
     step = run.overview["performance"][0]
-    order = run.operation_table_by_name["metadata"]["sort"]
-    operators = sorted(run.operation_table_by_name["data"], key=lambda row: -row[order])[:5]
-    rows = [f"  {row['name']}, {row['calls']} calls: " + ", ".join(
-        f"{key} {row[key]} us" for key in ("device_self_duration", "host_self_duration") if key in row) for row in operators]
+    operators = sorted(
+        run.operation_table_by_name["data"], key=lambda row: (row.get("device_self_duration", 0), row["host_self_duration"]), reverse=True)
+    keys = ("device_self_duration", "host_self_duration", "tc_eligible", "tc_self_ratio")
     lines = [f"Average Step Time {step['value']} us"]
     lines += [f"  {part['name']} {part['value']} us, {part['extra']} %" for part in step["children"]]
-    lines += ["GPU Summary", *(f"  {row['title']}: {row['value']}" for row in run.gpu_summary or []), "Performance Recommendation"]
-    return "\n".join(lines + [re.sub("<[^>]+>", "", f"  {text}") for text in data.recommendations or ["N/A"]] + ["Operators", *rows]) + "\n"
+    lines += ["GPU Summary", *(f"  {row['title']}: {row['value']}" for row in run.gpu_summary or []), "Operators"]
+    lines += [f"  {row['name']}, {row['calls']} calls: " + ", ".join(f"{key} {row[key]}" for key in keys if key in row) for row in operators[:5]]
+    lines += ["Performance Recommendation", *(re.sub("<[^>]+>", "", f"  {text}") for text in data.recommendations or ["N/A"])]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def hta_answer(folder: pathlib.Path, name: str) -> str:
