@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use gpuwhy_import::{Input, Request, TraceFile};
 use gpuwhy_report::operators::{OperatorRow, OperatorSource, Operators, OperatorsBy};
+use rusqlite::Connection;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
+
+use crate::support::{GPUWHY, stderr};
 
 fn operators(trace: &Path, by: OperatorsBy) -> Operators {
     let request = Request { operators: Some(by), ..Request::default() };
@@ -73,6 +77,32 @@ fn rows_of_torch_profiler_have_the_sums_of_key_averages() {
 }
 
 #[test]
+fn products_of_two_types_have_no_peak_and_allocations_no_overflow() {
+    let mut rows = Vec::new();
+    for (at, kernel) in ["ampere_fp16_s16816gemm_fp16_128x64", "ampere_sgemm_tf32tf32_128x64"].iter().enumerate() {
+        let start = 100 * at;
+        let inputs = json!({"Input Dims": [[32 + at, 128], [128, 64]]});
+        rows.extend([
+            json!({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 42, "ts": start, "dur": 40, "args": inputs}),
+            json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 42, "ts": start + 10,
+                "dur": 5, "args": {"correlation": at + 1, "cbid": 211}}),
+            json!({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 42, "ts": start + 20,
+                "args": {"Device Type": 1, "Bytes": 9e18 as i64}}),
+            json!({"ph": "X", "cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "ts": start + 30, "dur": 20,
+                "args": {"device": 0, "context": 1, "stream": 7, "correlation": at + 1}}),
+        ]);
+    }
+    let shapes = of_rows(&json!(rows), OperatorsBy::Shapes);
+    assert_eq!(shapes.rows.len(), 2);
+    assert!(shapes.rows.iter().all(|row| row.peak_share.is_some()), "each has one type: {:?}", shapes.rows);
+    let found = of_rows(&json!(rows), OperatorsBy::Operator);
+    let of = row(&found, "aten::mm");
+    assert_eq!((of.peak_share, of.flops), (None, Some(2 * (32 + 33) * 128 * 64)));
+    assert_eq!(of.memory_bytes, Some(i64::MAX));
+    assert_eq!(shapes.regrouped(OperatorsBy::Operator).rows, found.rows);
+}
+
+#[test]
 fn operators_have_their_shapes_modules_and_functions() {
     let shapes = of_rows(&linear(), OperatorsBy::Shapes);
     assert_eq!(row(&shapes, "aten::addmm").shapes.replace(' ', ""), "[[64],[32,128],[128,64],[],[]]");
@@ -96,6 +126,36 @@ fn ranges_of_pytorch_are_operators_and_a_program_without_any_gets_guesses() {
     assert_eq!(guessed.source, OperatorSource::Kernels);
     assert!(guessed.table(5, gpuwhy_report::text_format::Style::default()).contains("These are guesses"));
     assert!(row(&guessed, "at::native::silu_kernel").calls > 0);
+}
+
+#[test]
+fn ranges_in_a_file_of_nsys_lose_the_numbers_in_their_names() {
+    let trace = fixture("resnet_inference.gpuwhy");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.sqlite");
+    let exported =
+        Command::new(GPUWHY).args(["export", "--to", "sqlite", "-o"]).arg(&file).arg(&trace).output().unwrap();
+    assert!(exported.status.success(), "{}", stderr(&exported));
+    // nsys writes the texts as PyTorch does: with numbers, in the row or in another table.
+    let database = Connection::open(&file).unwrap();
+    database
+        .execute_batch(
+            "UPDATE NVTX_EVENTS SET uint64Value = NULL, text = (
+                 SELECT CASE instr(value, ', sizes = ') WHEN 0 THEN value || ', seq = ' || n.rowid
+                     ELSE replace(value, ', sizes = ', ', seq = ' || n.rowid || ', op_id = 7, sizes = ') END
+                 FROM StringIds WHERE id = n.textId)
+             FROM NVTX_EVENTS AS n WHERE n.rowid = NVTX_EVENTS.rowid AND n.uint64Value IS NOT NULL;
+             INSERT INTO StringIds SELECT 99000000 + rowid, text FROM NVTX_EVENTS WHERE text IS NOT NULL AND rowid % 2;
+             UPDATE NVTX_EVENTS SET textId = CASE rowid % 2 WHEN 1 THEN 99000000 + rowid END,
+                 text = CASE rowid % 2 WHEN 0 THEN text END WHERE text IS NOT NULL;",
+        )
+        .unwrap();
+    let sums = |of: Operators| -> FxHashMap<_, _> {
+        of.rows.into_iter().map(|row| ((row.name, row.shapes), (row.calls, row.flops))).collect()
+    };
+    let [before, after] = [&trace, &file].map(|file| operators(file, OperatorsBy::Shapes));
+    assert_eq!(after.source, OperatorSource::Ranges);
+    assert!(sums(before.clone()).len() > 20 && sums(before) == sums(after.clone()), "{:?}", after.rows);
 }
 
 /// `key_averages()` of a fixture: microseconds by name and shapes.

@@ -173,7 +173,7 @@ impl Recorder {
 
     fn work(&mut self, correlation: CorrelationId, (start, end): (u64, u64), flags: u8) {
         let nanos = end.saturating_sub(start);
-        self.device_ns += nanos;
+        self.device_ns = self.device_ns.saturating_add(nanos);
         self.work.push(Work { correlation, end, nanos, flags });
     }
 
@@ -185,7 +185,7 @@ impl Recorder {
         let what = match range.kind {
             RangeEventKind::Pop => Waiting::End,
             RangeEventKind::Push => {
-                // libprof.so replaces the number in the text by a payload.
+                // The number in the text became the payload (`gpuwhy_trace::pytorch_range`).
                 let has_number = matches!(range.payload, Payload::Unsigned(_));
                 let Self { names, known, by, has_operators, .. } = self;
                 let span = *known.entry((range.message, has_number)).or_insert_with(|| {

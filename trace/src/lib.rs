@@ -36,6 +36,8 @@ pub mod own_marks;
 #[doc(hidden)]
 pub mod preamble;
 pub mod process_info;
+#[doc(hidden)]
+pub mod pytorch_range;
 pub mod record;
 pub mod source_line;
 pub mod submission;

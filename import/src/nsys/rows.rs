@@ -1,6 +1,7 @@
 //! Turns rows of the file into records.
 
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::pytorch_range;
 use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, DeviceId, Kernel,
     LaunchConfig, ManagedEvent, ManagedKind, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead,
@@ -83,7 +84,8 @@ struct OperationColumns {
 pub(super) struct RowReader<'c> {
     /// `None` if the file has no texts.
     text: Option<CachedStatement<'c>>,
-    texts: FxHashMap<i64, NameId>,
+    /// Names by text, and the number that PyTorch wrote in it.
+    texts: FxHashMap<i64, (NameId, Option<u64>)>,
     domains: FxHashMap<i64, String>,
     start: Timestamp,
 }
@@ -145,7 +147,7 @@ impl<'c> RowReader<'c> {
             self.operation(row)?;
         let (mangled, readable) = (row.get::<i64>()?, row.get::<i64>()?);
         let config = LaunchConfig {
-            name: self.name(mangled.or(readable), dictionary)?,
+            name: self.name(mangled.or(readable), dictionary)?.0,
             grid: row.three()?,
             block: row.three()?,
             cluster: row.three()?,
@@ -268,7 +270,7 @@ impl<'c> RowReader<'c> {
         let correlation = row.id()?.unwrap_or(CALL_WITHOUT_CORRELATION);
         let domain = if row.small()? == 1 { ApiDomain::Driver } else { ApiDomain::Runtime };
         let name = row.get()?;
-        let name = self.name(name, dictionary)?;
+        let (name, _) = self.name(name, dictionary)?;
         let function = dictionary.intern_api_function(ApiFunction { domain, callback_id: 0, name });
         let call = ApiCall {
             start,
@@ -359,9 +361,9 @@ impl<'c> RowReader<'c> {
         let (text, text_id) = (row.text()?, row.get::<i64>()?);
         let domain = row.get::<i64>()?.and_then(|domain| self.domains.get(&domain));
         let domain = dictionary.intern_name(domain.map_or("", String::as_str));
-        let message = match (begins, text) {
-            (false, _) => dictionary.intern_name(""),
-            (true, Some(text)) => dictionary.intern_name(&text),
+        let (message, number) = match (begins, text) {
+            (false, _) => (dictionary.intern_name(""), None),
+            (true, Some(text)) => named(&text, dictionary),
             (true, None) => self.name(text_id, dictionary)?,
         };
         let event = RangeEvent {
@@ -376,7 +378,10 @@ impl<'c> RowReader<'c> {
                 RangeEventKind::Start | RangeEventKind::End => range_id.map_or(id, |id| id as u64),
                 _ => 0,
             },
-            payload: if begins { payload(row)? } else { Payload::None },
+            payload: match (if begins { payload(row)? } else { Payload::None }, number) {
+                (Payload::None, Some(number)) => Payload::Unsigned(number),
+                (payload, _) => payload,
+            },
         };
         Ok(Record::Range(event))
     }
@@ -401,17 +406,23 @@ impl<'c> RowReader<'c> {
         })
     }
 
-    fn name(&mut self, id: Option<i64>, dictionary: &mut Dictionary) -> Result<NameId> {
-        let Some(id) = id else { return Ok(dictionary.intern_name("")) };
+    fn name(&mut self, id: Option<i64>, dictionary: &mut Dictionary) -> Result<(NameId, Option<u64>)> {
+        let Some(id) = id else { return Ok((dictionary.intern_name(""), None)) };
         if let Some(&known) = self.texts.get(&id) {
             return Ok(known);
         }
         let found = self.text.as_mut().map(|texts| texts.query_row([id], |row| text(row, 0)).optional()).transpose()?;
         let text = found.flatten().flatten();
-        let name = dictionary.intern_name(text.as_deref().unwrap_or("?"));
+        let name = named(text.as_deref().unwrap_or("?"), dictionary);
         self.texts.insert(id, name);
         Ok(name)
     }
+}
+
+/// A text without the numbers that PyTorch writes in it, and the last of these.
+fn named(text: &str, dictionary: &mut Dictionary) -> (NameId, Option<u64>) {
+    let (name, number) = pytorch_range::split(text);
+    (dictionary.intern_name(&name), number)
 }
 
 /// The record of a CUDA event, which has no time.

@@ -9,11 +9,12 @@ use std::collections::HashMap;
 
 use gpuwhy_trace::collective::CollectiveEvent;
 use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::pytorch_range;
 use gpuwhy_trace::record::{NameId, Payload, RangeEvent, RangeEventKind, ThreadId, ThreadName, Timestamp};
 use rustc_hash::FxBuildHasher;
 
 use crate::nccl::{self, Operations};
-use crate::nvtx::message::{self, Names};
+use crate::nvtx::message::Names;
 use crate::nvtx::{CATEGORIES, Category, THREADS, domain_name, registered_string};
 use crate::rings::lanes;
 use crate::rings::nccl::ReadEvent;
@@ -99,7 +100,7 @@ impl RangeDrain {
             self.names.intern(registered_string(event.registered), dictionary)
         } else if has_text {
             let text = String::from_utf8_lossy(&self.text);
-            let (name, number) = message::split(&text);
+            let (name, number) = pytorch_range::split(&text);
             if let (Payload::None, Some(number)) = (payload, number) {
                 payload = Payload::Unsigned(number);
             }

@@ -18,6 +18,7 @@ mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use gpuwhy_trace::pytorch_range;
 use gpuwhy_trace::record::{RangeEventKind, ThreadId};
 use nvtx_sys::{Attributes, Domain, Handler, Message, RegisteredString, Text};
 
@@ -153,7 +154,7 @@ fn is_meant(wanted: &RangeName, domain: u32, event: &Attributes<'_>) -> bool {
     match event.message {
         Message::Text(text) => {
             let text = text.to_string_lossy();
-            wanted.matches(&text, domain) || wanted.matches(&message::split(&text).0, domain)
+            wanted.matches(&text, domain) || wanted.matches(&pytorch_range::split(&text).0, domain)
         }
         Message::Registered(string) => wanted.matches(registered_string(string.0), domain),
         Message::None => wanted.matches("", domain),

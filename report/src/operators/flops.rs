@@ -13,7 +13,7 @@ pub(super) fn flops(operator: &str, shapes: &str, values: &str) -> Option<u64> {
     // Rows of the left matrix times all elements of the right one.
     let matrices = |left: usize, is_batch: bool| {
         let (left, right) = (input(left)?, input(left + 1)?);
-        let left = &left[usize::from(is_batch)..left.len() - 1];
+        let left = left.get(usize::from(is_batch)..left.len() - 1)?;
         Some(product(left).saturating_mul(product(right)).saturating_mul(2))
     };
     match operator {
@@ -66,6 +66,9 @@ mod tests {
             ("aten::addmm", "[[5], [2, 3], [3, 5], [], []]", "", Some(60)),
             ("aten::bmm", "[[4, 2, 3], [4, 3, 5]]", "", Some(240)),
             ("aten::baddbmm", "[[4, 2, 5], [4, 2, 3], [4, 3, 5], [], []]", "", Some(240)),
+            ("aten::bmm", "[[4], [4]]", "", None),
+            ("aten::baddbmm", "[[4], [4], [4]]", "", None),
+            ("aten::mm", "[[3], [3]]", "", Some(6)),
             ("aten::add", "[[7, 3], [3], []]", "", Some(21)),
             ("aten::mul", "[[7, 3], []]", "", Some(21)),
             ("aten::mul", "[[], []]", "", None),

@@ -74,6 +74,9 @@ pub struct Operators {
     pub beyond: u64,
     /// The rows with the most own device time first, then those with the most own host time.
     pub rows: Vec<OperatorRow>,
+    /// Peak rates of the device at its highest clock.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    peaks: Option<Peaks>,
 }
 
 /// Sums of the calls of an operator. Times are nanoseconds; those of an operator in one of its name count twice.
@@ -102,6 +105,35 @@ pub struct OperatorRow {
     pub flops: Option<u64>,
     /// Part of the device's peak for its products' type that `flops` in `device_ns` are, 0 to 1; `None` if unknown.
     pub peak_share: Option<f64>,
+    /// [`type_flags`] of the kernels in `device_ns`.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    types: u8,
+}
+
+impl OperatorRow {
+    /// Adds the sums of another row.
+    fn add(&mut self, of: &Self) {
+        for (sum, more) in [
+            (&mut self.calls, of.calls),
+            (&mut self.host_ns, of.host_ns),
+            (&mut self.own_host_ns, of.own_host_ns),
+            (&mut self.device_ns, of.device_ns),
+            (&mut self.own_device_ns, of.own_device_ns),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        let memory = [self.memory_bytes, of.memory_bytes].into_iter().flatten();
+        self.memory_bytes = memory.reduce(i64::saturating_add);
+        self.flops = [self.flops, of.flops].into_iter().flatten().reduce(u64::saturating_add);
+        self.types |= of.types;
+    }
+
+    /// Above the peak, the types of the products were not recognized.
+    fn share_of(&self, peaks: &Peaks) -> Option<f64> {
+        let peak = peaks.operations_per_second(product_type(self.types)?, peaks.clock_hz)?;
+        let share = self.flops? as f64 / (self.device_ns as f64 * 1e-9) / peak;
+        (share <= 1.0).then_some(share)
+    }
 }
 
 #[derive(Debug)]
@@ -195,7 +227,12 @@ impl Operators {
     #[must_use]
     pub fn of(recorded: &RecordedOperators<'_>, by: OperatorsBy) -> Self {
         let RecordedOperators { paths, names, source, device_ns, outside_ns, has_memory, device } = *recorded;
-        let mut rows: Vec<(OperatorRow, u8)> = Vec::new();
+        let peaks = device.and_then(|device| {
+            let mut peaks = Peaks::of(device)?;
+            peaks.clock_hz = highest_clock(device)?;
+            Some(peaks)
+        });
+        let mut rows: Vec<OperatorRow> = Vec::new();
         let mut known = FxHashMap::default();
         for (path, place, inside) in paths.paths() {
             let Span::Operator { number, .. } = path.span else { continue };
@@ -208,31 +245,22 @@ impl Operators {
             let at = *known.entry((named.name, shapes, place)).or_insert_with(|| {
                 let name = names.names[named.name as usize].to_string();
                 let place = place.map_or("", |place| &names.places[place as usize]).to_owned();
-                rows.push((OperatorRow { name, place, shapes: shapes.to_owned(), ..OperatorRow::default() }, 0));
+                rows.push(OperatorRow { name, place, shapes: shapes.to_owned(), ..OperatorRow::default() });
                 rows.len() - 1
             });
-            let (row, flags) = &mut rows[at];
-            row.calls += path.calls;
-            row.host_ns += path.host_ns;
-            row.own_host_ns += path.own_host_ns;
-            row.device_ns += inside.device_ns;
-            row.own_device_ns += path.device_ns;
-            row.memory_bytes = has_memory.then(|| row.memory_bytes.unwrap_or(0) + inside.memory_bytes);
-            if let Some(flops) = named.flops {
-                row.flops = Some(row.flops.unwrap_or(0).saturating_add(flops.saturating_mul(path.calls)));
-            }
-            *flags |= inside.flags;
+            rows[at].add(&OperatorRow {
+                calls: path.calls,
+                host_ns: path.host_ns,
+                own_host_ns: path.own_host_ns,
+                device_ns: inside.device_ns,
+                own_device_ns: path.device_ns,
+                memory_bytes: has_memory.then_some(inside.memory_bytes),
+                flops: named.flops.map(|flops| flops.saturating_mul(path.calls)),
+                types: inside.flags,
+                ..OperatorRow::default()
+            });
         }
-        let peaks = device.and_then(|device| Some((Peaks::of(device)?, highest_clock(device)?)));
-        let rows = rows.into_iter().map(|(row, flags)| {
-            let peak = peaks.and_then(|(peaks, clock)| peaks.operations_per_second(product_type(flags)?, clock));
-            let rate =
-                row.flops.filter(|_| row.device_ns > 0).map(|flops| flops as f64 / (row.device_ns as f64 * 1e-9));
-            // Above the peak, the types of the products were not recognized.
-            let peak_share = rate.zip(peak).map(|(rate, peak)| rate / peak).filter(|&share| share <= 1.0);
-            OperatorRow { peak_share, ..row }
-        });
-        Self { source, by, device_ns, outside_ns, beyond: paths.beyond(), rows: sorted(rows.collect()) }
+        Self { source, by, device_ns, outside_ns, beyond: paths.beyond(), rows, peaks }.finished()
     }
 
     /// Rows by shapes as rows by operator; itself for anything else.
@@ -241,28 +269,24 @@ impl Operators {
         if (self.by, by) != (OperatorsBy::Shapes, OperatorsBy::Operator) {
             return self.clone();
         }
-        let mut rows: Vec<OperatorRow> = Vec::new();
-        let mut known: FxHashMap<&str, usize> = FxHashMap::default();
-        let sum = |a: Option<u64>, b: Option<u64>| a.or(b).map(|_| a.unwrap_or(0) + b.unwrap_or(0));
+        let mut rows: FxHashMap<&str, OperatorRow> = FxHashMap::default();
         for of in &self.rows {
-            let Some(&at) = known.get(&*of.name) else {
-                known.insert(&of.name, rows.len());
-                rows.push(OperatorRow { shapes: String::new(), ..of.clone() });
-                continue;
-            };
-            let row = &mut rows[at];
-            let shares = row.peak_share.zip(of.peak_share);
-            let time = |row: &OperatorRow| row.device_ns as f64;
-            row.peak_share = shares.map(|(a, b)| (a * time(row) + b * time(of)) / (time(row) + time(of)));
-            row.calls += of.calls;
-            row.host_ns += of.host_ns;
-            row.own_host_ns += of.own_host_ns;
-            row.device_ns += of.device_ns;
-            row.own_device_ns += of.own_device_ns;
-            row.memory_bytes = row.memory_bytes.zip(of.memory_bytes).map(|(a, b)| a + b);
-            row.flops = sum(row.flops, of.flops);
+            let new = || OperatorRow { name: of.name.clone(), ..OperatorRow::default() };
+            rows.entry(&of.name).or_insert_with(new).add(of);
         }
-        Self { by, rows: sorted(rows), ..*self }
+        Self { by, rows: rows.into_values().collect(), ..*self }.finished()
+    }
+
+    fn finished(mut self) -> Self {
+        for row in &mut self.rows {
+            row.peak_share = self.peaks.and_then(|peaks| row.share_of(&peaks));
+        }
+        self.rows.sort_rows_by(|a, b| {
+            (b.own_device_ns, b.own_host_ns)
+                .cmp(&(a.own_device_ns, a.own_host_ns))
+                .then_with(|| (&a.name, &a.place, &a.shapes).cmp(&(&b.name, &b.place, &b.shapes)))
+        });
+        self
     }
 
     /// Guesses from the kernels of a report without records of operators: PyTorch's function or the library by the name
@@ -295,10 +319,10 @@ impl Operators {
             own_device_ns: row.device_ns,
             ..row
         });
-        let rows = sorted(rows.collect());
+        let rows: Vec<OperatorRow> = rows.collect();
         let placed: u64 = rows.iter().map(|row| row.device_ns).sum();
         let outside_ns = u64::saturating_sub(device_ns, placed);
-        Self { source: OperatorSource::Kernels, by, device_ns, outside_ns, beyond: 0, rows }
+        Self { source: OperatorSource::Kernels, by, device_ns, outside_ns, beyond: 0, rows, peaks: None }.finished()
     }
 }
 
@@ -311,15 +335,6 @@ fn highest_clock(device: &Device) -> Option<f64> {
 
 const CLOCKS_KHZ: [(&str, u32); 5] =
     [("A100", 1_410_000), ("H100 80GB HBM3", 1_980_000), ("H200", 1_980_000), ("L40S", 2_520_000), ("L4", 2_040_000)];
-
-fn sorted(mut rows: Vec<OperatorRow>) -> Vec<OperatorRow> {
-    rows.sort_rows_by(|a, b| {
-        (b.own_device_ns, b.own_host_ns)
-            .cmp(&(a.own_device_ns, a.own_host_ns))
-            .then_with(|| (&a.name, &a.place, &a.shapes).cmp(&(&b.name, &b.place, &b.shapes)))
-    });
-    rows
-}
 
 /// Types of the products of a kernel of this name, as flags of device work.
 #[must_use]
