@@ -6,7 +6,7 @@ use std::path::Path;
 use gpuwhy_import::unwatched;
 use gpuwhy_page::{Detail, Options};
 use gpuwhy_page_reader::{self as read, Numbers, PageEvent};
-use profiler_core::leaf::{LEAF_COUNT, Leaf};
+use profiler_core::leaf::{LEAF_COUNT, Leaf, Leaves};
 use serde_json::Value;
 
 use crate::page::{Page, Stage, launches, options};
@@ -15,9 +15,9 @@ use crate::programs::random_program;
 /// Added to the number of a leaf where a gap ends.
 const GAP_END: usize = 32;
 
-/// Sums of a lane by key.
-fn sums(page: &Page, lane: &Value, intervals: u64, keys: usize) -> Vec<u64> {
-    let mut totals = vec![0; keys];
+/// Sums of the lane of a device by leaf.
+fn sums(page: &Page, lane: &Value, intervals: u64) -> Leaves {
+    let mut totals = [0; LEAF_COUNT];
     let bytes = page.block(&lane["sums"].to_string());
     let mut numbers = Numbers(&bytes);
     for _ in 0..numbers.number() {
@@ -32,8 +32,20 @@ fn lanes<'a>(manifest: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Val
     manifest["timeline"]["lanes"].as_array().unwrap().iter().filter(move |lane| lane["kind"] == kind)
 }
 
+/// Leaves with the time of `together` in the first of these.
+fn joined(mut leaves: Leaves, together: &[Leaf]) -> Leaves {
+    let sum = together.iter().map(|&leaf| std::mem::take(&mut leaves[leaf as usize])).sum();
+    together.iter().take(1).for_each(|&first| leaves[first as usize] = sum);
+    leaves
+}
+
 /// Checks that sums and segments of each device equal the leaves of the report.
 fn assert_lanes_are_the_report(stage: &Stage, options: &Options) -> Page {
+    assert_lanes_sum_to_the_report(stage, options, &[])
+}
+
+/// The same, where the report divides the time of the leaves `together` otherwise.
+fn assert_lanes_sum_to_the_report(stage: &Stage, options: &Options, together: &[Leaf]) -> Page {
     let page = stage.page(options);
     let manifest = page.manifest();
     let report = stage.file().report(None, &mut unwatched).unwrap();
@@ -41,7 +53,8 @@ fn assert_lanes_are_the_report(stage: &Stage, options: &Options) -> Page {
     for (lane, device) in lanes(&manifest, "device").zip(&report.devices) {
         assert_eq!(lane["device"], device.device.id.0);
         let intervals = manifest["timeline"]["intervals"].as_u64().unwrap();
-        assert_eq!(sums(&page, lane, intervals, LEAF_COUNT), device.leaves, "sums");
+        let sums = sums(&page, lane, intervals);
+        assert_eq!(joined(sums, together), joined(device.leaves, together), "sums");
         let whole = manifest["timeline"]["windows"].is_null();
         if whole {
             let (mut leaves, mut gaps) = ([0; LEAF_COUNT], 0);
@@ -52,7 +65,7 @@ fn assert_lanes_are_the_report(stage: &Stage, options: &Options) -> Page {
                 leaves[values[0] as usize % GAP_END] += duration;
                 gaps += u64::from(values[0] as usize >= GAP_END);
             }
-            assert_eq!(leaves, device.leaves, "segments");
+            assert_eq!(leaves, sums, "segments");
             let idle: u64 = Leaf::ALL.iter().filter(|l| !l.is_busy()).map(|&l| device.leaves[l as usize]).sum();
             assert_eq!(gaps > 0, idle > 0, "each gap says what ended it");
         }
@@ -86,6 +99,26 @@ fn of_a_run_with_bursts_the_reported_part_is_shown() {
     let manifest = page.manifest();
     let (shown, observed) = (&manifest["timeline"]["window_ns"], &manifest["report"]["observed_ns"]);
     assert!(shown.as_u64().unwrap().abs_diff(observed.as_u64().unwrap()) < 100_000_000, "{shown} of {observed}");
+}
+
+/// The report divides time outside CUDA that no host sample saw like the sampled time; which gap is which is unknown.
+#[test]
+fn time_that_no_sample_saw_is_divided_in_the_report_alone() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/fixtures/traces/sleeper.gpuwhy");
+    let stage = Stage::of(&fs::read(trace).unwrap());
+    let page = assert_lanes_sum_to_the_report(&stage, &options(), &[Leaf::HostCpu, Leaf::HostBlocked, Leaf::NoWork]);
+    let manifest = page.manifest();
+    let lane = lanes(&manifest, "device").next().unwrap();
+    let asleep: Vec<PageEvent> = page
+        .events(lane)
+        .into_iter()
+        .filter(|of| of.values[0] as usize % GAP_END == Leaf::HostBlocked as usize)
+        .collect();
+    let names: Value = serde_json::from_slice(&page.block("names")).unwrap();
+    assert!(asleep.iter().all(|of| names["subjects"][of.values[1] as usize][0] == "host"), "a sample saw each");
+    let shown: u64 = asleep.iter().map(|of| of.duration).sum();
+    let reported = manifest["report"]["devices"][0]["leaves"]["host_blocked"].as_u64().unwrap();
+    assert!(shown > 0 && shown < reported, "{shown} of {reported}");
 }
 
 #[test]

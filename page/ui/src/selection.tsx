@@ -6,7 +6,7 @@ import { firstFrom, GAP_END, type Curve, type Lane, type Page } from "./data";
 import { bytes, count, duration, instant, percent, quantity, shortFile } from "./format";
 import { blockAt, ORIGIN } from "./modules";
 import { eventAt, meanOf } from "./paint";
-import { breakdown, segments, type Breakdown, type Part, type Sums } from "./sums";
+import { breakdown, estimated, segments, type Breakdown, type Part, type Sums } from "./sums";
 import type { Hit } from "./timeline";
 
 /** Maximum number of chunks of calls that are searched for a launch. */
@@ -243,7 +243,12 @@ export function Interval(props: { page: Page; lane: Lane; sums: Sums; curves: Cu
     };
   }, [lane, from, to]);
   if (!found) return <p>…</p>;
-  const rows = [...found.leaves].map((nanos, leaf) => ({ leaf, nanos })).filter((row) => row.nanos > 0);
+  const estimate = estimated(page, lane, sums);
+  const whole = found.from <= 0 && found.to >= page.manifest.timeline!.window_ns;
+  const of = whole && estimate ? estimate : found.leaves;
+  const rows = [...of].map((nanos, leaf) => ({ leaf, nanos })).filter((row) => row.nanos > 0);
+  const cpu = page.manifest.leaves.findIndex((leaf) => leaf.name === "host_cpu");
+  const words = `"${page.manifest.leaves[cpu]?.words}"`;
   const sum = rows.reduce((total, row) => total + row.nanos, 0);
   const outside = found.to - found.from - sum;
   const means = props.curves
@@ -254,9 +259,16 @@ export function Interval(props: { page: Page; lane: Lane; sums: Sums; curves: Cu
     <div id="interval">
       <h2>
         {duration(found.to - found.from)} of {lane.label}{" "}
-        <small>{found.within ? `to ${duration(found.within)}: single events are not in this page` : "exact"}</small>
+        <small>{found.within ? `to ${duration(found.within)}: single events are not in this page` : of === estimate ? "with an estimate" : "exact"}</small>
       </h2>
       <Leaves page={page} of={rows.sort((a, b) => b.nanos - a.nanos)} />
+      {estimate && found.leaves[cpu]! > 0 && (
+        <p>
+          {whole
+            ? `After start-up, time outside CUDA that no host sample saw is divided like the sampled time; the timeline shows it as ${words}.`
+            : `${words} includes time that no host sample saw; the sums of the whole run divide that after start-up like the sampled time.`}
+        </p>
+      )}
       <p>
         Sum <span title={`${sum} ns`}>{duration(sum)}</span>
         {outside > 0 ? `; ${duration(outside)} lie before the first or after the last operation` : ""}.

@@ -69,6 +69,17 @@ export async function breakdown(page: Page, lane: Lane, sums: Sums, from: number
   return { from: begin * span, to: end * span, leaves, within: span };
 }
 
+/**
+ * Nanoseconds by leaf of the whole run as in the report, if the timeline has others: the report divides time that no
+ * host sample saw like the sampled time, without knowing which gap is which.
+ */
+export function estimated(page: Page, lane: Lane, sums: Sums): Float64Array | null {
+  const device = page.manifest.report.devices.find((row: { id: number }) => row.id === lane.device);
+  const leaves = Float64Array.from(page.manifest.leaves, ({ name }) => device?.leaves[name] ?? 0);
+  const differs = leaves.some((nanos, leaf) => nanos !== sums.between(leaf, 0, sums.intervals));
+  return device && differs ? leaves : null;
+}
+
 /** Idle segments of one gap. */
 export interface Part {
   begin: number;

@@ -6,7 +6,7 @@ import { boxes, captured, lost, type Frame } from "../src/flame";
 import { blockAt, blocks } from "../src/modules";
 import { meanOf } from "../src/paint";
 import { eventIn } from "../src/selection";
-import { breakdown, Sums } from "../src/sums";
+import { breakdown, estimated, Sums } from "../src/sums";
 
 /** Numbers in the encoder's format. */
 function packed(numbers: number[]): Uint8Array {
@@ -138,6 +138,19 @@ test("without the segments of an edge the answer says how far it may be off", as
   const found = await breakdown(page, lane, sums, 1234, 5678);
   assert.equal(found.within, sums.span);
   assert.equal([...found.leaves].reduce((a, b) => a + b, 0), found.to - found.from);
+});
+
+test("the whole run has the estimate of the report, where it divides what the timeline does not", () => {
+  const { page, lane, sums } = made(10_000);
+  const leaves = Object.fromEntries([0, 1, 2, 3].map((leaf) => [`${leaf}`, sums.between(leaf, 0, sums.intervals)]));
+  const report = (of: object) => ({ devices: [{ id: 1, leaves: {} }, { id: 0, leaves: { ...leaves, ...of } }] });
+  page.manifest.report = report({});
+  assert.equal(estimated(page, lane, sums), null);
+  const divided = { 2: leaves[2]! - 100, 3: leaves[3]! + 100 };
+  page.manifest.report = report(divided);
+  assert.deepEqual([...estimated(page, lane, sums)!], [leaves[0], leaves[1], divided[2], divided[3]]);
+  page.manifest.report = { devices: [] };
+  assert.equal(estimated(page, lane, sums), null);
 });
 
 test("boxes of a flame graph lie within their callers", () => {
