@@ -25,8 +25,27 @@ pub fn parse_chosen(text: &str) -> Option<Option<KernelRequest>> {
 
 /// Parses metrics, or `off`.
 pub fn parse_metrics(text: &str) -> Option<Vec<WantedMetrics>> {
-    let parsed = or_off(text, |text| text.split(',').map(|item| WantedMetrics::parse(item.trim())).collect());
+    let parsed = or_off(text, |text| items(text).map(|item| WantedMetrics::parse(item.trim())).collect());
     parsed.map(Option::unwrap_or_default)
+}
+
+/// The items of a list. A comma within brackets is of a regular expression.
+fn items(text: &str) -> impl Iterator<Item = &str> {
+    let (mut depth, mut in_class, mut is_escaped) = (0_usize, false, false);
+    text.split(move |c| {
+        if std::mem::take(&mut is_escaped) {
+            return false;
+        }
+        match c {
+            '\\' => is_escaped = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '(' | '{' if !in_class => depth += 1,
+            ')' | '}' if !in_class => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0 && !in_class
+    })
 }
 
 /// Measurements of kernels that are requested.
@@ -62,6 +81,9 @@ pub struct ChipMetrics {
     pub uncounted: Vec<String>,
 }
 
+/// Maximum number of metrics that are measured. CUPTI 13.0 takes half a minute of CPU time to plan the launches
+/// for all metrics of a chip.
+const MOST_METRICS: usize = 500;
 /// Maximum number of launches of a kernel that are measured.
 pub const MOST_LAUNCHES: u32 = 100;
 /// Duration of a launch, which is always measured.
@@ -83,7 +105,21 @@ impl WantedMetrics {
         match text.strip_prefix("regex:") {
             None if text.is_empty() => None,
             None if text.chars().all(is_name) => Some(Self::Named(text.to_owned())),
-            pattern => regex(pattern.unwrap_or(text)).ok().map(Self::Matching),
+            pattern => Self::matching(pattern.unwrap_or(text)),
+        }
+    }
+
+    /// The metrics that a regular expression matches; `None` if it is invalid.
+    pub fn matching(pattern: &str) -> Option<Self> {
+        regex(pattern).ok().map(Self::Matching)
+    }
+
+    /// The name or regular expression.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Named(name) => name,
+            Self::Matching(pattern) => pattern.as_str(),
+            Self::Section(section) => section.name,
         }
     }
 
@@ -104,12 +140,11 @@ impl WantedMetrics {
     pub fn on_chip(wanted: &[Self], catalog: &Catalog) -> ChipMetrics {
         let mut found = ChipMetrics { names: vec![DURATION.to_owned()], ..ChipMetrics::default() };
         for item in wanted {
-            let (text, names) = match item {
-                Self::Named(name) => (name.as_str(), catalog.named(name)),
-                Self::Matching(pattern) => (pattern.as_str(), catalog.matching(|name| pattern.is_match(name))),
-                Self::Section(section) => {
-                    (section.name, section.metrics.iter().flat_map(|of| catalog.named(of)).collect())
-                }
+            let text = item.text();
+            let names = match item {
+                Self::Named(name) => catalog.named(name),
+                Self::Matching(pattern) => catalog.matching(|name| pattern.is_match(name)),
+                Self::Section(section) => section.metrics.iter().flat_map(|of| catalog.named(of)).collect(),
             };
             let is_counted = |name: &String| !name.contains(IN_CHANGED_CODE);
             match item {
@@ -130,7 +165,12 @@ impl WantedMetrics {
 }
 
 impl ChipMetrics {
-    /// A sentence for each item of the list that cannot be measured on this chip.
+    /// True if more metrics are chosen than are measured.
+    pub const fn are_too_many(&self) -> bool {
+        self.names.len() > MOST_METRICS
+    }
+
+    /// A sentence for each item of the list that cannot be measured on this chip, and for too many metrics.
     pub fn refusals(&self, chip: &str) -> Vec<String> {
         let unknown = self.unknown.iter().map(|(item, nearest)| match nearest.as_slice() {
             [] => format!("{chip} has no metric {item}; `gpuwhy kernels --query-metrics` lists them"),
@@ -138,7 +178,11 @@ impl ChipMetrics {
         });
         let uncounted =
             |item| format!("{item} is counted in changed code, which needs a replay of the kernel, as by ncu");
-        unknown.chain(self.uncounted.iter().map(uncounted)).collect()
+        let count = self.names.len();
+        let too_many = self.are_too_many().then(|| {
+            format!("{count} metrics of {chip} are chosen, {MOST_METRICS} are measured at most: choose fewer metrics")
+        });
+        unknown.chain(self.uncounted.iter().map(uncounted)).chain(too_many).collect()
     }
 }
 
@@ -195,6 +239,24 @@ mod tests {
             assert!(parse_metrics(bad).is_none(), "{bad}");
         }
         assert!(parse_metrics("off").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_comma_within_brackets_does_not_end_a_regular_expression() {
+        let text = r"regex:a{1,3},b[,\]({]c,(d,(e)),\(f,dram__bytes";
+        assert_eq!(items(text).collect::<Vec<_>>(), ["regex:a{1,3}", r"b[,\]({]c", "(d,(e))", r"\(f", "dram__bytes"]);
+        assert!(parse_metrics("regex:^dram__by{1,2}tes,sm__cycles_active").unwrap()[0].accepts("dram__bytes.sum"));
+    }
+
+    #[test]
+    fn too_many_metrics_are_refused() {
+        use cupti_sys::counters::host::MetricKind;
+        let many = (0..125).map(|number| (format!("sm__x{number}"), MetricKind::Counter));
+        let chosen =
+            |text: &str| WantedMetrics::on_chip(&parse_metrics(text).unwrap(), &Catalog(many.clone().collect()));
+        let refused = chosen("regex:.").refusals("GH100");
+        assert_eq!(refused, ["501 metrics of GH100 are chosen, 500 are measured at most: choose fewer metrics"]);
+        assert!(chosen("regex:x[^9]*$").refusals("GH100").is_empty());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use gpuwhy_trace::record::Context;
 use parking_lot::Mutex;
 
 use crate::capture::controller::CaptureController;
-use crate::config::{KernelRequest, MOST_LAUNCHES, WantedMetrics};
+use crate::config::{KernelRequest, WantedMetrics};
 use crate::counters::access_lock::{COUNTER_ACCESS, CounterAccess};
 use crate::counters::{close_before_libraries, library_calls};
 use crate::kernels::measurement::{LaunchShape, Limits, Measurement};
@@ -37,9 +37,6 @@ const LAST_PASS: Duration = Duration::from_secs(1);
 const LAST_PASS_PERIOD: Duration = Duration::from_millis(1);
 /// Wait of a thread of the program for the lock at the start of a launch: none.
 const NO_TIME: Duration = Duration::ZERO;
-
-/// Limits for each kernel. All metrics together take some 30 launches of a kernel, and each launch some 20 ms.
-const LIMITS: Limits = Limits { launches: MOST_LAUNCHES, stall_ns: 1_000_000_000 };
 
 /// State for measuring kernels, shared by the collector, the thread and the callbacks.
 #[derive(Debug)]
@@ -123,8 +120,7 @@ impl KernelProfiler {
                 choice.share * 100.0
             );
         }
-        let stall_ns = LIMITS.stall_ns * self.request.most as u64;
-        let measurement = Measurement::new(&chosen.choices, &chosen.contexts, Limits { stall_ns, ..LIMITS });
+        let measurement = Measurement::new(&chosen.choices, &chosen.contexts, Limits::OF_A_RUN);
         let device = chosen.choices.first().map_or(0, |choice| choice.candidate.device.0);
         // From here on `finish` reports the state of each kernel, even if the program ends early.
         *self.state.lock() = Some(MeasurementState { measurement, plan: None });
@@ -157,14 +153,17 @@ impl KernelProfiler {
         let counters = Counters::of(self.cupti);
         let access = COUNTER_ACCESS.take(ACCESS_TIMEOUT).ok_or(CuptiResult::HARDWARE_BUSY.0)?;
         let calls = library_calls::enter();
-        let prepared = counters
-            .initialize()
-            .and_then(|()| counters.chip_name(device))
-            .and_then(|chip| RangePlan::new(counters, &chip, &self.groups(counters, &chip)?));
+        let prepared = counters.initialize().and_then(|()| counters.chip_name(device)).and_then(|chip| {
+            match self.groups(counters, &chip)? {
+                Some(groups) => RangePlan::new(counters, &chip, &groups).map(Some),
+                None => Ok(None),
+            }
+        });
         close_before_libraries();
         drop(calls);
         match prepared {
-            Ok(plan) => {
+            Ok(None) => Err(CuptiResult::MAX_LIMIT_REACHED.0),
+            Ok(Some(plan)) => {
                 for metric in plan.missing() {
                     tracing::warn!("this GPU does not have the metric {metric}");
                 }
@@ -177,17 +176,20 @@ impl KernelProfiler {
         }
     }
 
-    /// Names of the metrics to measure, in groups.
-    fn groups(&self, counters: &'static Counters, chip: &str) -> Result<Vec<Vec<String>>, Error> {
+    /// Names of the metrics to measure, in groups; `None` if too many are chosen.
+    fn groups(&self, counters: &'static Counters, chip: &str) -> Result<Option<Vec<Vec<String>>>, Error> {
         if self.request.metrics.is_empty() {
-            return Ok(sets::groups());
+            return Ok(Some(sets::groups()));
         }
         let catalog = Host::open(counters, Collection::Ranges, chip, None)?.catalog()?;
         let chosen = WantedMetrics::on_chip(&self.request.metrics, &catalog);
         for refusal in chosen.refusals(chip) {
             tracing::warn!("{refusal}");
         }
-        Ok(vec![chosen.names])
+        if chosen.are_too_many() {
+            return Ok(None);
+        }
+        Ok(Some(vec![chosen.names]))
     }
 
     fn listen(&self, controller: &CaptureController, on: bool) {

@@ -306,6 +306,7 @@ pub fn not_measured(outcome: Outcome) -> Option<String> {
 /// Meaning of a `CUptiResult` code in this context.
 fn refused_by_cupti(code: u32) -> String {
     match code {
+        12 => "more metrics were chosen than are measured; choose fewer".to_owned(),
         35 => "this user may not read the counters; run as root, or load the driver with \
                NVreg_RestrictProfilingToAdminUsers=0"
             .to_owned(),

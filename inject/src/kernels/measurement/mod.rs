@@ -9,6 +9,8 @@ use gpuwhy_trace::kernels::{KernelProfile, Outcome};
 use gpuwhy_trace::record::{Context, Timestamp};
 use rustc_hash::FxHashSet;
 
+use crate::config::MOST_LAUNCHES;
+
 /// Maximum number of repetitions of the passes of a group because other threads launched into them.
 const MOST_REPEATS: u32 = 3;
 /// Time without a launch after which a kernel is skipped, nanoseconds.
@@ -71,8 +73,14 @@ pub struct LaunchShape<'a> {
 pub struct Limits {
     /// Maximum number of measured launches per kernel.
     pub launches: u32,
-    /// Maximum total time that the program may be stalled, nanoseconds.
+    /// Maximum time that all measured launches together may stall the program, nanoseconds.
     pub stall_ns: u64,
+}
+
+impl Limits {
+    /// Limits on a run, however many kernels are measured. All metrics together take some 30 launches of a
+    /// kernel, and each launch some 20 ms (H100).
+    pub const OF_A_RUN: Self = Self { launches: MOST_LAUNCHES, stall_ns: 5_000_000_000 };
 }
 
 /// A kernel to measure.

@@ -206,6 +206,22 @@ fn limits_end_it_with_what_there_is() {
 }
 
 #[test]
+fn more_kernels_do_not_delay_the_program_longer() {
+    let context = Context { id: ContextId(1), device: DeviceId(0), ..Context::default() };
+    let choices: Vec<_> = (0..64).map(|number| choice(number, "a")).collect();
+    let mut many = Measurement::new(&choices, &[context], Limits::OF_A_RUN);
+    many.open(Fake::default());
+    let mut seconds = 0;
+    for _ in 0..1000 {
+        if many.wants(&launch("a")) && many.begin_pass(&launch("a"), 0) {
+            many.end_pass(|| 1_000_000_000);
+            seconds += 1;
+        }
+    }
+    assert!(many.is_over() && seconds == 5, "{seconds} s");
+}
+
+#[test]
 fn a_refusal_is_reported_and_ends_it() {
     let mut refused = measurement(Fake { refuse_start: Some(35), ..Fake::default() }, LIMITS);
     assert!(!run(&mut refused, &launch("a")) && refused.is_over() && !refused.is_in_pass());
