@@ -9,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use gpuwhy_report::operators::{Operators, OperatorsBy};
+use gpuwhy_report::operators::{OperatorSource, Operators, OperatorsBy};
 use gpuwhy_report::run::{Report, RunPart};
 use gpuwhy_trace::format::{TraceError, TraceReader};
 use gpuwhy_trace::record::Timestamp;
@@ -107,7 +107,13 @@ impl Input {
         };
         let report = report.map(|mut report| {
             if let Some(by) = request.operators {
-                report.operators = report.operators.take().or_else(|| Some(Operators::guessed(&report, by)));
+                // Ranges have no lines, but samples of launches may.
+                let has_lines = report.kernel_lines.as_ref().is_some_and(|lines| !lines.rows.is_empty());
+                let recorded = report
+                    .operators
+                    .take()
+                    .filter(|of| !(has_lines && by == OperatorsBy::Line && of.source == OperatorSource::Ranges));
+                report.operators = recorded.or_else(|| Some(Operators::guessed(&report, by)));
             }
             report
         });

@@ -248,7 +248,7 @@ impl Recorder {
         self.flush(u64::MAX - 1);
         self.flush(u64::MAX - 1);
         self.paths.finish();
-        if !self.has_operators || (self.source == OperatorSource::Ranges && self.by == OperatorsBy::Line) {
+        if !self.has_operators {
             return None;
         }
         let mut devices = dictionary.devices().iter();

@@ -129,7 +129,7 @@ all! {
     ComputeLimits = "compute_limits", reported::COMPUTE_LIMITS;
     /// Kernels and the unit that each uses most, if hardware counters were sampled.
     KernelLimits = "kernel_limits", reported::KERNEL_LIMITS;
-    /// PyTorch's operators by input shapes, if they were recorded.
+    /// PyTorch's operators by input shapes, of the newest capture or the run, if they were recorded.
     Operators = "operators", operators::OPERATORS;
     /// Received, lost and doubtful data.
     Completeness = "completeness", reported::COMPLETENESS;

@@ -48,8 +48,11 @@ impl OperatorRows {
         let span = match (row.category, self.by) {
             (Category::Range, _) => {
                 let arguments = arguments().unwrap_or_default();
-                let text = |value: &Option<Box<RawValue>>| value.as_ref().map_or("", |raw| raw.get()).to_owned();
-                self.names.operator(&row.name, &text(&arguments.shapes), &text(&arguments.values))
+                let list = |value: &Option<Box<RawValue>>| {
+                    let text = value.as_ref().map(|raw| raw.get()).filter(|text| text.starts_with('['));
+                    text.unwrap_or_default().to_owned()
+                };
+                self.names.operator(&row.name, &list(&arguments.shapes), &list(&arguments.values))
             }
             (_, OperatorsBy::Module) => row.name.strip_prefix("nn.Module: ").map(|module| self.names.around(module)),
             (_, OperatorsBy::Line) => own_function(&row.name).map(|function| self.names.around(&function)),

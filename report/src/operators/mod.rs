@@ -6,13 +6,17 @@
 mod flops;
 mod text;
 
+use std::sync::Arc;
+
 use gpuwhy_trace::named;
 use gpuwhy_trace::record::Device;
+use profiler_core::attribution::template;
 use profiler_core::operators::{OperatorPaths, Span};
 use profiler_core::sorting::SortRows as _;
 use rustc_hash::FxHashMap;
 
 use crate::kernels::{DataType, Peaks};
+use crate::library::Library;
 use crate::run::Report;
 use crate::run::remedies::product_types;
 
@@ -26,7 +30,10 @@ const LEFT_OUT: [&str; 6] = [
     "aten::_version",
 ];
 /// Maximum number of distinct operators with shapes, and of modules or lines.
-const NAME_LIMIT: usize = 262_144;
+const NAME_LIMIT: usize = 65_536;
+/// Maximum number with those whose shapes are left out. All further ones are [`FURTHER`].
+const NAME_LIMIT_WITHOUT_SHAPES: usize = 2 * NAME_LIMIT;
+const FURTHER: &str = "<one of more names>";
 
 named! {
     /// What a row of operators is about.
@@ -66,7 +73,7 @@ pub struct Operators {
     pub source: OperatorSource,
     /// What a row is about.
     pub by: OperatorsBy,
-    /// Time of all device work, nanoseconds.
+    /// Time of all device work, of guesses that of kernels, nanoseconds.
     pub device_ns: u64,
     /// The part of it launched outside of operators.
     pub outside_ns: u64,
@@ -77,6 +84,9 @@ pub struct Operators {
     /// Peak rates of the device at its highest clock.
     #[cfg_attr(feature = "serde", serde(skip))]
     peaks: Option<Peaks>,
+    /// True if the report has kernels of PyTorch; of guesses only.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    is_pytorch: bool,
 }
 
 /// Sums of the calls of an operator. Times are nanoseconds; those of an operator in one of its name count twice.
@@ -136,22 +146,33 @@ impl OperatorRow {
     }
 }
 
-#[derive(Debug)]
-struct Named {
-    name: u32,
-    shapes: Box<str>,
-    flops: Option<u64>,
+/// Distinct texts, by number.
+#[derive(Debug, Default)]
+struct Texts {
+    texts: Vec<Arc<str>>,
+    known: FxHashMap<Arc<str>, u32>,
+}
+
+impl Texts {
+    fn number(&mut self, text: &str) -> u32 {
+        self.known.get(text).copied().unwrap_or_else(|| {
+            let (new, number) = (Arc::<str>::from(text), self.texts.len() as u32);
+            self.texts.push(Arc::clone(&new));
+            self.known.insert(new, number);
+            number
+        })
+    }
 }
 
 /// Names of operators, and of the modules and functions around them, by the numbers of their [`Span`]s.
 #[derive(Debug, Default)]
 pub struct OperatorNames {
-    operators: Vec<Named>,
-    names: Vec<Box<str>>,
-    places: Vec<Box<str>>,
-    known: FxHashMap<Box<str>, u32>,
-    known_names: FxHashMap<Box<str>, u32>,
-    known_places: FxHashMap<Box<str>, u32>,
+    /// Shapes and values after the name.
+    keys: Texts,
+    /// Of each key the number of its name, and the operations.
+    operators: Vec<(u32, Option<u64>)>,
+    names: Texts,
+    places: Texts,
     key: String,
 }
 
@@ -164,43 +185,43 @@ impl OperatorNames {
         let values = if name == "aten::conv2d" { values } else { "" };
         self.key.clear();
         self.key.extend([name, "\0", shapes, "\0", values]);
-        if let Some(&known) = self.known.get(&*self.key) {
+        if let Some(&known) = self.keys.known.get(&*self.key) {
             return Some(self.span(known));
         }
         if LEFT_OUT.contains(&name) {
             return None;
         }
-        let has_room = self.operators.len() < NAME_LIMIT;
-        let shapes = if has_room { shapes } else { "" };
-        let number = self.operators.len() as u32;
-        let flops = flops::flops(name, shapes, values);
-        let name = number_of(name, &mut self.names, &mut self.known_names);
-        if has_room {
-            self.known.insert(self.key.as_str().into(), number);
+        // Names of the program may count: `batch #7`.
+        if let Some(name) = template(name) {
+            return self.operator(&name, shapes, values);
         }
-        self.operators.push(Named { name, shapes: shapes.into(), flops });
+        match self.operators.len() {
+            NAME_LIMIT.. if shapes.len() + values.len() > 0 => return self.operator(name, "", ""),
+            NAME_LIMIT_WITHOUT_SHAPES.. if name != FURTHER => return self.operator(FURTHER, "", ""),
+            _ => {}
+        }
+        self.operators.push((self.names.number(name), flops::flops(name, shapes, values)));
+        let number = self.keys.number(&self.key);
         Some(self.span(number))
     }
 
     /// The operator of this number.
     #[must_use]
     pub fn span(&self, number: u32) -> Span {
-        Span::Operator { number, name: self.operators[number as usize].name }
+        Span::Operator { number, name: self.operators[number as usize].0 }
     }
 
     /// A module or a function around operators.
     pub fn around(&mut self, place: &str) -> Span {
-        let place = if self.places.len() < NAME_LIMIT { place } else { "" };
-        Span::Around(number_of(place, &mut self.places, &mut self.known_places))
+        let place = if self.places.texts.len() < NAME_LIMIT { place } else { "" };
+        Span::Around(self.places.number(place))
     }
-}
 
-fn number_of(text: &str, texts: &mut Vec<Box<str>>, known: &mut FxHashMap<Box<str>, u32>) -> u32 {
-    known.get(text).copied().unwrap_or_else(|| {
-        known.insert(text.into(), texts.len() as u32);
-        texts.push(text.into());
-        (texts.len() - 1) as u32
-    })
+    fn shapes(&self, number: u32) -> &str {
+        let (name, _) = self.operators[number as usize];
+        let rest = &self.keys.texts[number as usize][self.names.texts[name as usize].len() + 1..];
+        rest.split('\0').next().unwrap_or_default()
+    }
 }
 
 /// What was recorded of the operators of a process.
@@ -239,12 +260,12 @@ impl Operators {
             if path.calls == 0 && inside.device_ns == 0 {
                 continue;
             }
-            let named = &names.operators[number as usize];
-            let shapes = if by == OperatorsBy::Shapes { &*named.shapes } else { "" };
+            let (name, flops) = names.operators[number as usize];
+            let shapes = if by == OperatorsBy::Shapes { names.shapes(number) } else { "" };
             let place = place.filter(|_| matches!(by, OperatorsBy::Module | OperatorsBy::Line));
-            let at = *known.entry((named.name, shapes, place)).or_insert_with(|| {
-                let name = names.names[named.name as usize].to_string();
-                let place = place.map_or("", |place| &names.places[place as usize]).to_owned();
+            let at = *known.entry((name, shapes, place)).or_insert_with(|| {
+                let name = names.names.texts[name as usize].to_string();
+                let place = place.map_or("", |place| &names.places.texts[place as usize]).to_owned();
                 rows.push(OperatorRow { name, place, shapes: shapes.to_owned(), ..OperatorRow::default() });
                 rows.len() - 1
             });
@@ -255,12 +276,12 @@ impl Operators {
                 device_ns: inside.device_ns,
                 own_device_ns: path.device_ns,
                 memory_bytes: has_memory.then_some(inside.memory_bytes),
-                flops: named.flops.map(|flops| flops.saturating_mul(path.calls)),
+                flops: flops.map(|flops| flops.saturating_mul(path.calls)),
                 types: inside.flags,
                 ..OperatorRow::default()
             });
         }
-        Self { source, by, device_ns, outside_ns, beyond: paths.beyond(), rows, peaks }.finished()
+        Self { source, by, device_ns, outside_ns, beyond: paths.beyond(), rows, peaks, is_pytorch: false }.finished()
     }
 
     /// Rows by shapes as rows by operator; itself for anything else.
@@ -322,7 +343,10 @@ impl Operators {
         let rows: Vec<OperatorRow> = rows.collect();
         let placed: u64 = rows.iter().map(|row| row.device_ns).sum();
         let outside_ns = u64::saturating_sub(device_ns, placed);
-        Self { source: OperatorSource::Kernels, by, device_ns, outside_ns, beyond: 0, rows, peaks: None }.finished()
+        let is_pytorch =
+            report.kernel_libraries.iter().any(|row| row.library.as_deref() == Some(Library::Pytorch.name()));
+        let source = OperatorSource::Kernels;
+        Self { source, by, device_ns, outside_ns, beyond: 0, rows, peaks: None, is_pytorch }.finished()
     }
 }
 
@@ -348,4 +372,29 @@ const TYPES: [DataType; 5] = [DataType::Fp32, DataType::Tf32, DataType::Fp16, Da
 /// The type, if there is only one.
 fn product_type(flags: u8) -> Option<DataType> {
     (flags.count_ones() == 1).then(|| TYPES.get(flags.trailing_zeros() as usize).copied())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distinct_names_and_shapes_are_bounded() {
+        let mut names = OperatorNames::default();
+        let first = names.operator("step #1", "", "");
+        assert_eq!(names.operator("step #2", "", ""), first);
+        let with_shapes =
+            |names: &mut OperatorNames, size: usize| names.operator("aten::mm", &format!("[[{size}]]"), "");
+        for size in 0..NAME_LIMIT {
+            with_shapes(&mut names, size);
+        }
+        let without = with_shapes(&mut names, NAME_LIMIT);
+        assert_eq!((with_shapes(&mut names, NAME_LIMIT + 1), names.operator("aten::mm", "", "")), (without, without));
+        for number in 0..NAME_LIMIT_WITHOUT_SHAPES {
+            names.operator(&format!("{number}.f"), "", "");
+        }
+        assert_eq!(names.operator("new", "[[1]]", ""), names.operator(FURTHER, "", ""));
+        assert_eq!(names.operators.len(), NAME_LIMIT_WITHOUT_SHAPES + 1);
+        assert_eq!(with_shapes(&mut names, 0), Some(names.span(1)), "known ones stay");
+    }
 }

@@ -8,13 +8,13 @@ use super::{OperatorRow, OperatorSource, Operators, OperatorsBy};
 use crate::library::Library;
 use crate::text_format::names::short_name;
 use crate::text_format::table::Table;
-use crate::text_format::{Page, Style, counted, duration, percent, shortened, wrapped};
+use crate::text_format::{Page, Style, bytes, counted, duration, percent, shortened, wrapped};
 
 /// Maximum length of a name in a row, and of the shapes after it.
 const NAME_WIDTH: usize = 60;
 const SHAPES_WIDTH: usize = 80;
 /// Parts of the names of PyTorch's kernels that many operators share.
-const SHARED: [&str; 8] = [
+const SHARED: [&str; 10] = [
     "elementwise_kernel",
     "reduce_kernel",
     "ReduceOp",
@@ -23,6 +23,8 @@ const SHARED: [&str; 8] = [
     "func_wrapper",
     "OpaqueType",
     "multi_tensor",
+    "TensorListMetadata",
+    "gpu_kernel_impl",
 ];
 
 /// PyTorch's function that names the work of a kernel, else the library, else the kernel.
@@ -65,12 +67,14 @@ impl Operators {
                 continue;
             }
             let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-            let memory = or_none(row.memory_bytes.map(signed_bytes));
+            let memory = or_none(row.memory());
             let flops = or_none(row.flops.map(|flops| format!("{:.1}", flops as f64 / 1e9)));
             let peak = or_none(row.peak_share.map(tenths));
             table.row(&[&calls, &own_host, &host, &own_device, &share, &device, &memory, &flops, &peak, &row.label()]);
         }
-        table.write(&mut out, "\n");
+        if !self.rows.is_empty() {
+            table.write(&mut out, "\n");
+        }
         let more = self.rows.len().saturating_sub(limit);
         if more > 0 {
             let _ = writeln!(out, "... and {} (--full)", counted(more as u64, "more row"));
@@ -80,6 +84,7 @@ impl Operators {
 
     /// Source of the rows, and what they leave out.
     fn about(&self) -> String {
+        let is_guess = self.source == OperatorSource::Kernels;
         let mut text = match self.source {
             OperatorSource::Ranges => {
                 "from the NVTX ranges of PyTorch. CPU times contain their cost: steps full of small kernels took 1.2 times \
@@ -89,56 +94,62 @@ impl Operators {
                 "from torch.profiler. CPU times contain its cost: steps full of small kernels took 1.4 to 1.5 times as long \
                  (measured on an H200)."
             }
-            OperatorSource::Kernels => {
-                "not recorded. These are guesses from the names of kernels; gpuwhy run --pytorch autograd-shapes-nvtx \
-                 records operators."
-            }
+            OperatorSource::Kernels if self.rows.is_empty() => "not recorded.",
+            OperatorSource::Kernels => "not recorded. These are guesses from the names of kernels.",
         }
         .to_owned();
-        let lacks_places = self.rows.iter().all(|row| row.place.is_empty()) && !self.rows.is_empty();
-        match self.by {
+        if is_guess && self.is_pytorch && self.by != OperatorsBy::Line {
+            text.push_str(" gpuwhy run --pytorch autograd-shapes-nvtx records operators.");
+        }
+        let lacks_places = self.rows.iter().all(|row| row.place.is_empty());
+        let missing = match self.by {
             OperatorsBy::Module if lacks_places => {
-                text.push_str(" No module is known: torch.profiler records them with with_stack=True.");
+                " No module was recorded: torch.profiler does that with with_stack=True."
             }
             OperatorsBy::Line if lacks_places => {
-                text.push_str(" No function is known: torch.profiler records them with with_stack=True.");
+                " No function was recorded: torch.profiler does that with with_stack=True."
             }
-            OperatorsBy::Shapes if self.rows.iter().all(|row| row.shapes.is_empty()) && !self.rows.is_empty() => {
-                text.push_str(
-                    " No shape was recorded: --pytorch autograd-shapes-nvtx or record_shapes=True does that.",
-                );
+            OperatorsBy::Shapes if self.rows.iter().all(|row| row.shapes.is_empty()) => {
+                " No shape was recorded: --pytorch autograd-shapes-nvtx or record_shapes=True does that."
             }
-            _ => {}
+            _ => "",
+        };
+        if !is_guess || self.is_pytorch {
+            text.push_str(missing);
         }
-        if self.outside_ns > 0 && self.device_ns > 0 {
+        if self.outside_ns > 0 && !self.rows.is_empty() {
             let share = percent(self.outside_ns as f64 / self.device_ns as f64);
-            let _ = write!(text, " {} of GPU time ({share}) is of no row.", duration(self.outside_ns));
+            let _ = write!(text, " {} of GPU time ({share}) belongs to no operator.", duration(self.outside_ns));
         }
         if self.beyond > 0 {
-            let _ = write!(text, " {} without a row of its own.", counted(self.beyond, "call"));
+            let _ = write!(text, " Calls without a row of their own: {}.", self.beyond);
         }
         text
     }
 }
 
 impl OperatorRow {
-    fn label(&self) -> String {
+    /// The place, the name and the shapes, each shortened.
+    #[must_use]
+    pub fn label(&self) -> String {
         let place =
             if self.place.is_empty() { String::new() } else { format!("{} / ", shortened(&self.place, NAME_WIDTH)) };
         let shapes =
             if self.shapes.is_empty() { String::new() } else { format!("  {}", shortened(&self.shapes, SHAPES_WIDTH)) };
         format!("{place}{}{shapes}", shortened(&self.name, NAME_WIDTH))
     }
+
+    /// The memory in readable units; `None` if it was not recorded.
+    #[must_use]
+    pub fn memory(&self) -> Option<String> {
+        let sign = if self.memory_bytes? < 0 { "-" } else { "" };
+        Some(format!("{sign}{}", bytes(self.memory_bytes?.unsigned_abs())))
+    }
 }
 
 /// A percentage in a column, in which small ones count as well.
 fn tenths(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
-}
-
-fn signed_bytes(count: i64) -> String {
-    let sign = if count < 0 { "-" } else { "" };
-    format!("{sign}{}", crate::text_format::bytes(count.unsigned_abs()))
 }
 
 #[cfg(test)]
@@ -157,6 +168,17 @@ mod tests {
                 "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::launch_clamp_scalar(\
                  at::TensorIteratorBase&)::{lambda()#1}, at::detail::Array<char*, 2> >(int)",
                 "at::native::launch_clamp_scalar",
+            ),
+            (
+                "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous \
+                 namespace)::TensorListMetadata<2>, at::native::(anonymous namespace)::BinaryOpListAlphaFunctor<float, \
+                 2, 2, 0>, std::plus<float>, float>(int)",
+                "at::native::BinaryOpListAlphaFunctor",
+            ),
+            (
+                "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native::\
+                 CUDAFunctor_add<float> >(at::TensorIteratorBase&)::{lambda(int)#1}>(int)",
+                "at::native::CUDAFunctor_add",
             ),
             ("volta_sgemm_64x64_nt", "cuBLAS kernels"),
             ("my_kernel", "my_kernel"),
