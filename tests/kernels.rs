@@ -216,7 +216,7 @@ fn metrics_of_a_chip_are_listed_and_checked_before_a_run() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(
         listed.starts_with("GH100: 1 metric\ndram__bytes_read  counter")
-            && listed.contains(".avg, .max, .min or .sum and nothing, "),
+            && listed.contains(".avg, .max, .min or .sum, alone or with one of .peak_sustained, "),
         "{listed}"
     );
     let chosen = query(&["--query-metrics", "--chip", "GH100", "--metrics", "dram__bytes_read.sum", "--json"]);
@@ -228,12 +228,43 @@ fn metrics_of_a_chip_are_listed_and_checked_before_a_run() {
         "{}",
         stderr(&wrong)
     );
-    let other = query(&["--query-metrics", "--chip", "GA100"]);
-    assert!(
-        other.status.code() != Some(0) && stderr(&other).contains("this libcupti knows GH100"),
-        "{}",
-        stderr(&other)
-    );
+    for (options, said) in [
+        (&["--query-metrics", "--chip", "GA100"][..], &["chip GA100: this libcupti knows GH100"][..]),
+        (&["--query-metrics", "nvlink", "--chip", "GH100"], &["GH100 has no metric that matches nvlink"]),
+        (
+            &["--query-metrics", "--chip", "GH100", "--metrics", "dram__read,regex:nvlink"],
+            &["no metric dram__read; the", "no metric nvlink; "],
+        ),
+        (&["--query-metrics", "("], &["expected a regular expression"]),
+        (&["--chip", "GH100", "--", "true"], &["cannot be used with"]),
+    ] {
+        let refused = query(options);
+        let text = stderr(&refused);
+        assert!(refused.status.code() != Some(0) && said.iter().all(|part| text.contains(part)), "{options:?}: {text}");
+    }
+    let chosen = ["--metrics", "dram__bytes_read.sum,dram__bytes_write.sum"];
+    let filtered = query(&[&["--query-metrics", "write", "--chip", "GH100"][..], &chosen].concat());
+    let filtered = String::from_utf8(filtered.stdout).unwrap();
+    assert!(filtered.contains("dram__bytes_write.sum") && !filtered.contains("read"), "{filtered}");
+}
+
+#[test]
+fn too_many_metrics_are_refused_before_a_run() {
+    let shapes = shapes(1);
+    let stage = Stage::new();
+    counters(&stage, &shapes);
+    let mut file = fs::read_to_string(stage.path("counters.txt")).unwrap();
+    (0..130).for_each(|number| file.push_str(&format!("kernel {} sm__x{number}.sum 1\n", shapes[0].symbol)));
+    fs::write(stage.path("counters.txt"), file).unwrap();
+    let query = Command::new(GPUWHY)
+        .args(["kernels", "--query-metrics", "--chip", "GH100", "--metrics", "regex:^sm__x"])
+        .env("GPUWHY_CUPTI_PATH", built("libcupti_replay.so"))
+        .env("GPUWHY_REPLAY", fixture("gpt"))
+        .env("GPUWHY_REPLAY_COUNTERS", stage.path("counters.txt"))
+        .output()
+        .unwrap();
+    let wanted = "521 metrics of GH100 are chosen, 500 are measured at most";
+    assert!(query.status.code() == Some(2) && stderr(&query).contains(wanted), "{}", stderr(&query));
 }
 
 #[test]
@@ -253,7 +284,15 @@ fn metrics_of_a_real_run_are_shown_by_section_and_name() {
     assert_eq!(names.lines().count(), 1 + 4 * 4, "four rollups of four kernels: {names}");
     assert!(names.contains("\"dram__bytes_read.sum\",\"byte\",\"342017280\""), "{names}");
     assert!(shown(&[]).contains("dram__bytes_read.min"), "a page has what no other line shows");
-    assert!(shown(&["--metrics", "lts__t_bytes"]).contains("none of the chosen metrics was measured"));
+    for format in [&[][..], &["--csv"], &["--json"]] {
+        let mut command = Command::new(GPUWHY);
+        let output = command.args(["kernels", "--metrics", "dram__bytes_reed.sum"]).args(format).arg(trace).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{format:?}");
+        let said = stderr(&output);
+        let wanted = "no kernel was measured with dram__bytes_reed.sum; the nearest metrics are dram__bytes_read.sum, ";
+        assert!(said.contains(wanted), "{format:?}: {said}");
+    }
 }
 
 #[test]
@@ -352,7 +391,7 @@ fn the_command_runs_a_program_and_answers_with_its_exit_code() {
     for (bad, said) in [
         (["--kernel", "a(b"], "regular expression"),
         (["--top", "0"], "1..=64"),
-        (["--section", "Light"], "expected one of core, "),
+        (["--section", "Light"], "or of gpuwhy: core, memory, stalls, work"),
         (["--metrics", "a,,b"], "separated by commas"),
     ] {
         let output = Command::new(GPUWHY).arg("kernels").args(bad).args(["--", "true"]).output().unwrap();

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, value_parser};
-use gpuwhy_inject::config;
+use gpuwhy_inject::config::{self, WantedMetrics};
 use gpuwhy_report::kernels::sets;
 
 use super::values::value_of;
@@ -35,7 +35,7 @@ EXIT CODES:
   127  the command was not found
   with a TRACE
   0    every trace was read
-  1    every trace was read, but at least one is truncated or damaged; stderr says what is missing
+  1    every trace was read, but at least one is damaged or lacks a chosen metric; stderr says which
   2    at least one trace could not be read
 
 EXAMPLES:
@@ -63,14 +63,14 @@ pub struct KernelsArgs {
     /// Measure or show these metrics: names, or regex:REGEX
     #[arg(long, value_name = "NAME,...", value_parser = value_of(config::KERNEL_METRICS))]
     pub metrics: Option<String>,
-    /// Measure or show a section of ncu, such as SpeedOfLight
+    /// Measure or show a section: of ncu, such as SpeedOfLight, or core
     #[arg(long, value_name = "NAME", value_parser = section)]
     pub section: Vec<String>,
     /// List the metrics of the GPU whose names match, or those chosen
     #[arg(long, value_name = "REGEX", conflicts_with_all = ["command", "files"], value_parser = expression)]
     pub query_metrics: Option<Option<String>>,
     /// The chip for --query-metrics in place of that of the GPU
-    #[arg(long, value_name = "NAME", requires = "query_metrics")]
+    #[arg(long, value_name = "NAME", requires = "query_metrics", conflicts_with_all = ["command", "files"])]
     pub chip: Option<String>,
     /// Keep the traces in this folder, a file per CUDA process
     #[arg(short, long, value_name = "FOLDER", requires = "command")]
@@ -106,15 +106,19 @@ fn section(text: &str) -> Result<String, String> {
     match config::expected(config::KERNEL_METRICS, &format!("section:{text}")) {
         None => Ok(text.to_owned()),
         Some(_) => {
-            let names: Vec<_> = sets::sections().iter().map(|section| section.name).collect();
-            Err(format!("expected one of {}", names.join(", ")))
+            let names = sets::sections().iter().map(|section| section.name);
+            let (own, of_ncu): (Vec<_>, Vec<_>) = names.partition(|name| sets::MEASURED.contains(name));
+            Err(format!("expected a section of ncu: {}; or of gpuwhy: {}", of_ncu.join(", "), own.join(", ")))
         }
     }
 }
 
 /// Validates a regular expression for metrics.
 fn expression(text: &str) -> Result<String, String> {
-    value_of(config::KERNEL_METRICS)(&format!("regex:{text}")).map(|_| text.to_owned())
+    match WantedMetrics::matching(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("expected a regular expression such as ^dram__bytes".to_owned()),
+    }
 }
 
 /// Validates a regular expression in the same way as libprof.so.

@@ -13,8 +13,9 @@ use cupti_sys::counters::Counters;
 use cupti_sys::counters::host::{Collection, Host, MetricKind};
 use cupti_sys::counters::range::RangePlan;
 use cupti_sys::{Cupti, initialize_driver};
-use gpuwhy_inject::config::{MOST_LAUNCHES, WantedMetrics, parse_metrics};
-use gpuwhy_report::text_format::counted;
+use gpuwhy_inject::config::{MOST_LAUNCHES, SUGGESTED, WantedMetrics, parse_metrics};
+use gpuwhy_report::kernels::KernelsReport;
+use gpuwhy_report::text_format::{counted, edits};
 use serde_json::{Value, json};
 
 use crate::args::kernels::KernelsArgs;
@@ -38,6 +39,23 @@ pub fn wanted(args: &KernelsArgs) -> Vec<WantedMetrics> {
     parse_metrics(&list(args)).unwrap_or_default()
 }
 
+/// A sentence for each choice that none of the measured kernels has.
+pub fn absent(args: &KernelsArgs, report: &KernelsReport) -> Vec<String> {
+    let names = report.metric_names();
+    let is_absent = |item: &WantedMetrics| !names.is_empty() && !names.iter().any(|name| item.accepts(name));
+    let sentence = |item: WantedMetrics| {
+        let mut said = format!("no kernel was measured with {}", item.text());
+        if let WantedMetrics::Named(text) = &item {
+            let mut nearest: Vec<_> = names.iter().copied().collect();
+            nearest.sort_by_cached_key(|name| edits(name, text));
+            nearest.truncate(SUGGESTED);
+            let _ = write!(said, "; the nearest metrics are {}", nearest.join(", "));
+        }
+        said
+    };
+    wanted(args).into_iter().filter(is_absent).map(sentence).collect()
+}
+
 /// Lists metrics, and returns the exit code. Fails without a usable libcupti or chip, or a closed stdout.
 pub fn query(args: &KernelsArgs) -> Result<u8> {
     let (counters, chip) = opened(args.chip.as_deref())?;
@@ -45,25 +63,28 @@ pub fn query(args: &KernelsArgs) -> Result<u8> {
         let missing = counters.missing_library().map(|(library, problem)| {
             format!("; {}: {problem}; install the whole nvidia-cuda-cupti package", library.display())
         });
-        anyhow!("--chip {chip}: {error}; this libcupti knows {}{}", known(counters), missing.unwrap_or_default())
+        let is_unknown = counters.supported_chips().is_ok_and(|chips| !chips.contains(&chip));
+        let why = if is_unknown { String::new() } else { format!("{error}; ") };
+        anyhow!("chip {chip}: {why}this libcupti knows {}{}", known(counters), missing.unwrap_or_default())
     })?;
     let catalog = host.catalog().context("cannot list the metrics")?;
     let chosen = WantedMetrics::on_chip(&wanted(args), &catalog);
-    if let Some(refusal) = chosen.refusals(&chip).first() {
-        message::say(&format!("--metrics: {refusal}"));
+    let refusals = chosen.refusals(&chip);
+    if !refusals.is_empty() {
+        refusals.iter().for_each(|refusal| message::say(&format!("--metrics: {refusal}")));
         return Ok(REFUSED);
     }
     let passes = |names: &[String]| RangePlan::new(counters, &chip, &[names.to_vec()]).ok().map(|plan| plan.passes(0));
     let is_list = args.metrics.is_none() && args.section.is_empty();
-    let names: Vec<String> = match &args.query_metrics {
-        _ if !is_list => chosen.names,
-        Some(Some(pattern)) => {
-            let all = parse_metrics(&format!("regex:{pattern}")).unwrap_or_default();
-            let is_wanted = |name: &str| all.iter().all(|item| item.accepts(name));
-            catalog.0.keys().filter(|name| is_wanted(name)).cloned().collect()
-        }
-        _ => catalog.0.keys().cloned().collect(),
-    };
+    let pattern = args.query_metrics.as_ref().and_then(|pattern| pattern.as_deref());
+    let matching = pattern.and_then(WantedMetrics::matching);
+    let mut names = if is_list { catalog.0.keys().cloned().collect() } else { chosen.names };
+    names.retain(|name| matching.as_ref().is_none_or(|item| item.accepts(name)));
+    if let (true, Some(pattern)) = (names.is_empty(), pattern) {
+        let of = if is_list { "" } else { " among those chosen" };
+        message::say(&format!("--query-metrics: {chip} has no metric that matches {pattern}{of}"));
+        return Ok(REFUSED);
+    }
     let all_passes = if is_list { None } else { passes(&names) };
     let rows: Vec<Value> = names
         .iter()
@@ -137,9 +158,13 @@ fn text(document: &Value) -> String {
         for (kind, suffixes) in document["suffixes"].as_object().into_iter().flatten() {
             let all: Vec<_> = suffixes.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             let after_avg: Vec<_> = all.iter().filter_map(|of| of.strip_prefix(".avg")).collect();
-            let rollups = if after_avg.is_empty() { "" } else { ".avg, .max, .min or .sum and " };
-            let ends = if after_avg.is_empty() { all } else { after_avg };
-            let ends: Vec<_> = ends.into_iter().map(|of| if of.is_empty() { "nothing" } else { of }).collect();
+            let rollups = match after_avg.as_slice() {
+                [] => "",
+                ["", ..] => ".avg, .max, .min or .sum, alone or with one of ",
+                _ => ".avg, .max, .min or .sum with one of ",
+            };
+            let mut ends = if after_avg.is_empty() { all } else { after_avg };
+            ends.retain(|end| !end.is_empty());
             let _ = writeln!(out, "  {kind}: {rollups}{}", ends.join(", "));
         }
     }

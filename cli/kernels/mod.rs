@@ -25,7 +25,7 @@ use crate::{inputs, interrupt, message, progress, run, terminal};
 
 /// Exit code when the command wrote no trace.
 const NO_TRACE: u8 = 1;
-/// Exit code when a trace is damaged or has no end.
+/// Exit code when a trace is damaged, has no end, or lacks a chosen metric.
 const INCOMPLETE: u8 = 1;
 /// Exit code when a trace could not be read.
 const UNREADABLE: u8 = 2;
@@ -117,6 +117,10 @@ fn show(args: &KernelsArgs, files: &[PathBuf]) -> Result<u8> {
             report.completeness.damage.first().map(|first| format!("damaged: {first}; showing what can be read"));
         if let Some(missing) = damage.or_else(|| report.missing_end()) {
             message::say(&format!("{}: {missing}", file.display()));
+            worst = worst.max(INCOMPLETE);
+        }
+        for sentence in metrics::absent(args, &report.kernels) {
+            message::say(&format!("{}: {sentence}", file.display()));
             worst = worst.max(INCOMPLETE);
         }
         let mut shown = shown(args, &report)?;

@@ -92,7 +92,7 @@ const DURATION: &str = "gpu__time_duration.sum";
 /// (H200, CUPTI 13.0).
 const IN_CHANGED_CODE: &str = "__sass_";
 /// Maximum number of names that are suggested for an unknown one.
-const SUGGESTED: usize = 3;
+pub const SUGGESTED: usize = 3;
 
 impl WantedMetrics {
     /// A section after `section:`, a name, or a regular expression: text with other characters than a name, or

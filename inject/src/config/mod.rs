@@ -26,7 +26,7 @@ use crate::cost::Budget;
 
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
 pub use error::{SettingsError, warned};
-pub use kernels::{ChipMetrics, KernelRequest, MOST_LAUNCHES, WantedMetrics, parse_metrics};
+pub use kernels::{ChipMetrics, KernelRequest, MOST_LAUNCHES, SUGGESTED, WantedMetrics, parse_metrics};
 pub use request::{MAX_STEPS, RangeName};
 use table::Setting;
 pub use table::names::*;

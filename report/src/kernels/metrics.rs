@@ -1,11 +1,12 @@
 //! The metrics of a kernel by name, counted or known from its launches.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use profiler_core::sorting::SortRows as _;
 
-use super::KernelView;
 use super::sets::{THEORETICAL_OCCUPANCY, groups, unit};
+use super::{KernelView, KernelsReport};
 use crate::text_format::Page;
 
 /// Accepts the names of metrics to show; `None`: no choice.
@@ -32,6 +33,14 @@ pub(super) fn all_metrics(view: &KernelView) -> Vec<(&str, &'static str, f64)> {
     all.sort_rows_by(|a, b| a.0.cmp(b.0));
     all.dedup_by(|a, b| a.0 == b.0);
     all
+}
+
+impl KernelsReport {
+    /// Names of the metrics of all measured kernels.
+    pub fn metric_names(&self) -> BTreeSet<&str> {
+        let measured = self.measured.iter().filter(|view| !view.profile.values.is_empty());
+        measured.flat_map(all_metrics).map(|(name, ..)| name).collect()
+    }
 }
 
 /// Appends the chosen metrics; without a choice those that no other line of the page shows.

@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 
 /// The sections, with their source.
 const SECTIONS: &str = include_str!("sections.txt");
-/// The sections that are measured without a choice, one after the other.
-const MEASURED: [&str; 4] = ["core", "memory", "stalls", "work"];
+/// The sections of gpuwhy, which are measured without a choice, one after the other. The others are of Nsight
+/// Compute.
+pub const MEASURED: [&str; 4] = ["core", "memory", "stalls", "work"];
 /// Warps stalled for a reason, per issued instruction: what surrounds the reason.
 const STALL_METRIC: [&str; 2] = ["smsp__average_warps_issue_stalled_", "_per_issue_active.ratio"];
 
