@@ -7,7 +7,7 @@
 //! trace. An import does not guess: data that a format lacks stays absent, and the report counts the rows
 //! that cannot be used.
 //!
-//! Reading order: `format`, `input`, `open` (reports), `recompute`, `operators`, `window` (a part of a run),
+//! Reading order: `format`, `input`, `request`, `open` (reports), `recompute`, `operators`, `window` (a part of a run),
 //! `trace_file`, `kineto`, `nsys`, `plausible` (impossible times of both), `python` (lines of source code for
 //! remedies). SQLite files of Nsight Systems need the feature `nsys`, remedies that read lines of source code the
 //! feature `source`.
@@ -27,6 +27,7 @@ mod progress;
 mod python;
 pub mod rank_report;
 mod recompute;
+mod request;
 pub mod scratch;
 mod trace_file;
 mod translate;
@@ -36,7 +37,8 @@ pub use error::OpenError;
 pub use format::is_kineto;
 pub use input::Input;
 pub use kineto::{KinetoError, import_kineto, translate_kineto};
-pub use open::{Request, open, open_capture, open_watched, open_window, read};
+pub use open::{open, open_capture, open_watched, open_window, read};
 pub use progress::{Progress, share, unwatched};
 pub use recompute::{Observer, RunState};
+pub use request::Request;
 pub use trace_file::{Pass, Passed, Scope, TraceFile, stem};

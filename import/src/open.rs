@@ -9,8 +9,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use gpuwhy_report::operators::{OperatorSource, Operators, OperatorsBy};
-use gpuwhy_report::run::{Report, RunPart};
+use gpuwhy_report::operators::{OperatorSource, OperatorsBy};
+use gpuwhy_report::run::{Report, RunPart, guessed_operators};
 use gpuwhy_trace::format::{TraceError, TraceReader};
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::leaf::Cause;
@@ -21,6 +21,7 @@ use crate::input::Input;
 use crate::kineto::Imported;
 use crate::progress::{Progress, unwatched};
 use crate::recompute::{report_from, report_of_part};
+use crate::request::Request;
 use crate::trace_file::TraceFile;
 use crate::translate::{self, NOT_SEVERAL};
 use crate::window::Window;
@@ -82,19 +83,6 @@ pub fn read(source: impl Read) -> Result<Report, TraceError> {
     report_from(TraceReader::new(source)?, None)
 }
 
-/// Options of a report.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Request {
-    /// Process, for a file with several; `None` is the one with the most device work.
-    pub pid: Option<u32>,
-    /// Capture of a run with several captures; `None` is the newest.
-    pub capture: Option<u32>,
-    /// Part of the run, as times after its start; see [`open_window`].
-    pub window: Option<(Duration, Duration)>,
-    /// What rows of operators are about; `None` leaves them out.
-    pub operators: Option<OperatorsBy>,
-}
-
 impl Input {
     /// Makes the requested report.
     ///
@@ -113,7 +101,7 @@ impl Input {
                     .operators
                     .take()
                     .filter(|of| !(has_lines && by == OperatorsBy::Line && of.source == OperatorSource::Ranges));
-                report.operators = recorded.or_else(|| Some(Operators::guessed(&report, by)));
+                report.operators = recorded.or_else(|| Some(guessed_operators(&report, by)));
             }
             report
         });

@@ -19,8 +19,8 @@ use gpuwhy_trace::format::{Assembly, Block, BlockReader, TraceError, TraceReader
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::Timestamp;
 
-use crate::open::Request;
 use crate::operators::Recorder;
+use crate::request::Request;
 use crate::window::Window;
 
 /// Memory of the blocks that are handed over together, bytes; some 4,000 records. Waking a thread for each

@@ -28,10 +28,10 @@ use crate::error::OpenError;
 use crate::format::Format;
 use crate::input::{FromStart, Input, Watched, unpacked};
 use crate::kineto::Imported;
-use crate::open::Request;
 use crate::operators::Recorder;
 use crate::progress::{Progress, Ticks, unwatched};
 use crate::recompute::{Observer, report_of_part};
+use crate::request::Request;
 use crate::scratch::{self, Translated};
 use crate::translate::{self, NOT_SEVERAL};
 

@@ -17,8 +17,9 @@ pub mod kernels;
 pub mod launch_site;
 pub mod library;
 pub mod metrics;
-pub mod operators;
 pub mod run;
 pub mod state;
 pub mod text_format;
 pub mod words;
+
+pub use run::operators;

@@ -9,7 +9,6 @@
 mod cell;
 mod collectives;
 mod labels;
-mod operators;
 mod records;
 mod reported;
 
@@ -130,7 +129,7 @@ all! {
     /// Kernels and the unit that each uses most, if hardware counters were sampled.
     KernelLimits = "kernel_limits", reported::KERNEL_LIMITS;
     /// PyTorch's operators by input shapes, of the newest capture or the run, if they were recorded.
-    Operators = "operators", operators::OPERATORS;
+    Operators = "operators", reported::OPERATORS;
     /// Received, lost and doubtful data.
     Completeness = "completeness", reported::COMPLETENESS;
     /// Ranges of the program, each with the innermost enclosing range of its thread. Only in queries.
@@ -199,7 +198,7 @@ pub fn produce(
     let wanted: Vec<Table> = Table::ALL.iter().copied().filter(|&table| sink.wants(table)).collect();
     let (of_queries, wanted): (Vec<Table>, Vec<Table>) = wanted.into_iter().partition(|table| table.is_of_queries());
     if wanted.contains(&Table::Operators) {
-        operators::rows(trace, sink, progress)?;
+        reported::operators(trace, sink, progress)?;
     }
     let wanted: Vec<Table> = wanted.into_iter().filter(|&table| table != Table::Operators).collect();
     let (reported, recorded): (Vec<Table>, Vec<Table>) = wanted.into_iter().partition(|table| table.is_reported());

@@ -33,6 +33,8 @@ mod memory_owners;
 mod model;
 mod monitor;
 mod names;
+mod operator_guesses;
+pub mod operators;
 mod price;
 mod ranges;
 pub mod remedies;
@@ -64,6 +66,7 @@ pub use model::{
     RunPart, SMALLEST_GAIN, SampledLaunches, SampledTime, Sequence, SourceLines, SourceRow, StepBasis, StepMeaning,
     TypicalSteps, Untraced, WholeGraphRow, helps,
 };
+pub use operator_guesses::guessed_operators;
 pub use price::{RunCost, Saving};
 pub use serving::{Serving, ServingKind, TokenBound};
 pub use slow_steps::SlowStep;

@@ -54,7 +54,7 @@ use profiler_core::collective::CollectivesReport;
 use profiler_core::monitoring::{MonitoredIterations, MonitoredTime};
 
 use crate::kernels::KernelsReport;
-use crate::operators::Operators;
+use crate::run::operators::Operators;
 
 /// Complete report about one process.
 #[derive(Clone, Debug)]

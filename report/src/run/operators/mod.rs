@@ -4,7 +4,7 @@
 //! in `profiler_core::operators`.
 
 mod flops;
-mod text;
+pub(crate) mod text;
 
 use std::sync::Arc;
 
@@ -16,8 +16,6 @@ use profiler_core::sorting::SortRows as _;
 use rustc_hash::FxHashMap;
 
 use crate::kernels::{DataType, Peaks};
-use crate::library::Library;
-use crate::run::Report;
 use crate::run::remedies::product_types;
 
 /// Operators that PyTorch's `key_averages()` leaves out (`_filter_name` in `torch/autograd/profiler_util.py`).
@@ -83,10 +81,10 @@ pub struct Operators {
     pub rows: Vec<OperatorRow>,
     /// Peak rates of the device at its highest clock.
     #[cfg_attr(feature = "serde", serde(skip))]
-    peaks: Option<Peaks>,
+    pub(crate) peaks: Option<Peaks>,
     /// True if the report has kernels of PyTorch; of guesses only.
     #[cfg_attr(feature = "serde", serde(skip))]
-    is_pytorch: bool,
+    pub(crate) is_pytorch: bool,
 }
 
 /// Sums of the calls of an operator. Times are nanoseconds; those of an operator in one of its name count twice.
@@ -117,7 +115,7 @@ pub struct OperatorRow {
     pub peak_share: Option<f64>,
     /// [`type_flags`] of the kernels in `device_ns`.
     #[cfg_attr(feature = "serde", serde(skip))]
-    types: u8,
+    pub(crate) types: u8,
 }
 
 impl OperatorRow {
@@ -298,7 +296,7 @@ impl Operators {
         Self { by, rows: rows.into_values().collect(), ..*self }.finished()
     }
 
-    fn finished(mut self) -> Self {
+    pub(crate) fn finished(mut self) -> Self {
         for row in &mut self.rows {
             row.peak_share = self.peaks.and_then(|peaks| row.share_of(&peaks));
         }
@@ -308,45 +306,6 @@ impl Operators {
                 .then_with(|| (&a.name, &a.place, &a.shapes).cmp(&(&b.name, &b.place, &b.shapes)))
         });
         self
-    }
-
-    /// Guesses from the kernels of a report without records of operators: PyTorch's function or the library by the name
-    /// of the kernel, or by line the estimates that samples of launches give.
-    #[must_use]
-    pub fn guessed(report: &Report, by: OperatorsBy) -> Self {
-        let mut rows: FxHashMap<(String, String), OperatorRow> = FxHashMap::default();
-        let mut add = |name: String, place: String, calls: u64, nanos: u64| {
-            let row = rows.entry((name, place)).or_default();
-            row.calls += calls;
-            row.device_ns += nanos;
-        };
-        let by_place = matches!(by, OperatorsBy::Module | OperatorsBy::Line);
-        let kernels = report.devices.iter().flat_map(|device| &device.kernels);
-        let device_ns = kernels.clone().map(|row| row.durations.total()).sum();
-        for row in kernels.filter(|_| !by_place) {
-            add(text::guess(&row.name), String::new(), row.durations.count(), row.durations.total());
-        }
-        for row in report.kernel_lines.iter().flat_map(|lines| &lines.rows).filter(|_| by_place) {
-            let place = match by {
-                OperatorsBy::Module => row.place.module.clone().unwrap_or_default(),
-                _ => row.place.line_text(),
-            };
-            let name = row.place.operator.as_ref().map(|operator| format!("aten::{operator}"));
-            add(name.unwrap_or_else(|| text::guess(&row.kernel)), place, 0, row.time.total_ns as u64);
-        }
-        let rows = rows.into_iter().map(|((name, place), row)| OperatorRow {
-            name,
-            place,
-            own_device_ns: row.device_ns,
-            ..row
-        });
-        let rows: Vec<OperatorRow> = rows.collect();
-        let placed: u64 = rows.iter().map(|row| row.device_ns).sum();
-        let outside_ns = u64::saturating_sub(device_ns, placed);
-        let is_pytorch =
-            report.kernel_libraries.iter().any(|row| row.library.as_deref() == Some(Library::Pytorch.name()));
-        let source = OperatorSource::Kernels;
-        Self { source, by, device_ns, outside_ns, beyond: 0, rows, peaks: None, is_pytorch }.finished()
     }
 }
 

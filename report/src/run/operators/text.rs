@@ -28,7 +28,7 @@ const SHARED: [&str; 10] = [
 ];
 
 /// PyTorch's function that names the work of a kernel, else the library, else the kernel.
-pub(super) fn guess(kernel: &str) -> String {
+pub(crate) fn guess(kernel: &str) -> String {
     let name = demangled(kernel);
     // Of `binary_internal::MulFunctor<float>` the last part.
     let word = |rest: &str| -> String {
