@@ -51,9 +51,15 @@ impl Target {
 }
 
 /// Writes the page of one trace. Fails when the trace cannot be read or the page may not or cannot be written.
-pub fn report(trace: &Path, pid: Option<u32>, options: &Options, target: &Target) -> Result<PageResult> {
+pub fn report(
+    trace: &Path,
+    (pid, operators): (Option<u32>, OperatorsBy),
+    options: &Options,
+    target: &Target,
+) -> Result<PageResult> {
     let to = Destination::new(&target.path, Shape::Stream, target.force, &[trace.to_owned()])?;
-    let trace = inputs::open(trace, pid)?.with_operators(Some(OperatorsBy::Operator));
+    let trace = inputs::open(trace, pid)?;
+    let trace = progress::shown(|progress| trace.with_operators(Some(operators), progress))?;
     let is_named = to.is_named();
     if is_named {
         interrupt::watch()?;

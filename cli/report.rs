@@ -13,6 +13,7 @@ use gpuwhy::Report;
 use gpuwhy_import::{Input, OpenError, Request};
 use gpuwhy_page::Options;
 use gpuwhy_report::history::Measured;
+use gpuwhy_report::operators::OperatorsBy;
 use gpuwhy_report::text_format::{Style, printable};
 use serde_json::{Map, Value, json};
 
@@ -79,7 +80,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
             );
         };
         let options = Options { measured, ..args.page.options(args.capture) };
-        let outcome = page::report(file, args.pid, &options, &to)?;
+        let outcome = page::report(file, (args.pid, args.operators.unwrap_or_default()), &options, &to)?;
         return Ok(if outcome.damage.is_empty() && outcome.has_end { 0 } else { DAMAGED });
     }
     for file in &files {
@@ -95,7 +96,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
         }
         match input.and_then(|input| report(input, args)) {
             Err(error) => {
-                message::say(&error.to_string());
+                message::say(&format!("{error}{}", grouping(args, file)));
                 worst = UNREADABLE;
             }
             Ok(mut report) => {
@@ -142,6 +143,13 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
         }
     }
     Ok(worst)
+}
+
+/// What to write instead, if a missing file has the name of a grouping of operators: `--operators shapes`.
+fn grouping(args: &ReportArgs, file: &Path) -> String {
+    let is_grouping = |by: &OperatorsBy| file == Path::new(by.name()) && !file.exists();
+    let meant = OperatorsBy::ALL.into_iter().find(is_grouping).filter(|_| args.operators.is_some());
+    meant.map_or_else(String::new, |by| format!("; to group operators, write --operators={}", by.name()))
 }
 
 /// The report as a line of JSON. Without `--price`, the fields are in the order of the documentation.

@@ -6,9 +6,11 @@ use std::process::Command;
 
 use gpuwhy_import::{Input, Request, TraceFile};
 use gpuwhy_report::operators::{OperatorRow, OperatorSource, Operators, OperatorsBy};
+use gpuwhy_report::text_format::Style;
 use rusqlite::Connection;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::support::{GPUWHY, stderr};
 
@@ -17,18 +19,26 @@ fn operators(trace: &Path, by: OperatorsBy) -> Operators {
     Input::open(trace).unwrap().report(request, &mut gpuwhy_import::unwatched).unwrap().operators.unwrap()
 }
 
-/// Operators of a file of torch.profiler with these rows.
-fn of_rows(rows: &Value, by: OperatorsBy) -> Operators {
+/// A file of torch.profiler with these rows.
+fn written(rows: &Value) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.json");
     let device = json!({"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "numSms": 132});
     fs::write(&file, json!({"deviceProperties": [device], "traceEvents": rows}).to_string()).unwrap();
+    (folder, file)
+}
+
+/// Operators of a file of torch.profiler with these rows.
+fn of_rows(rows: &Value, by: OperatorsBy) -> Operators {
+    let (_folder, file) = written(rows);
     let found = operators(&file, by);
     // Readers of translated traces get the same.
-    let translated = TraceFile::open(&file).unwrap().operators(by, &mut gpuwhy_import::unwatched).unwrap().unwrap();
-    if matches!(by, OperatorsBy::Operator | OperatorsBy::Shapes) {
-        assert_eq!(translated.rows, found.rows);
-    }
+    let progress = &mut gpuwhy_import::unwatched;
+    let translated = TraceFile::open(&file).unwrap();
+    assert_eq!(translated.operators(by, progress).unwrap().unwrap().rows, found.rows);
+    assert!(translated.report(None, progress).unwrap().operators.is_none());
+    let translated = translated.with_operators(Some(by), progress).unwrap();
+    assert_eq!(translated.report(None, progress).unwrap().operators.unwrap().rows, found.rows);
     found
 }
 
@@ -124,8 +134,23 @@ fn ranges_of_pytorch_are_operators_and_a_program_without_any_gets_guesses() {
     assert_eq!(own + found.outside_ns, found.device_ns, "each kernel is of one operator");
     let guessed = operators(&traces.join("graph_inference.gpuwhy"), OperatorsBy::Operator);
     assert_eq!(guessed.source, OperatorSource::Kernels);
-    assert!(guessed.table(5, gpuwhy_report::text_format::Style::default()).contains("These are guesses"));
+    let table = |of: &Operators| of.table(5, Style::default()).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(table(&guessed).contains("These are guesses") && table(&guessed).contains("gpuwhy run --pytorch"));
     assert!(row(&guessed, "at::native::silu_kernel").calls > 0);
+    let other = operators(&traces.join("graph_jax.gpuwhy"), OperatorsBy::Operator);
+    assert!(!other.rows.is_empty() && !table(&other).contains("--pytorch"), "{}", table(&other));
+    let without_lines = operators(&traces.join("hf_nvtx.gpuwhy"), OperatorsBy::Line);
+    assert_eq!((without_lines.source, without_lines.rows.len()), (OperatorSource::Ranges, found.rows.len()));
+    assert!(table(&without_lines).contains("No function was recorded: torch.profiler does that with with_stack=True."));
+}
+
+#[test]
+fn the_command_has_rows_by_what_was_asked_for() {
+    let (_folder, file) = written(&linear());
+    let page = Command::new(GPUWHY).args(["report", "--operators=module", "--html", "-"]).arg(&file).output().unwrap();
+    assert!(String::from_utf8_lossy(&page.stdout).contains("Linear_0 / aten::addmm"), "{}", stderr(&page));
+    let missing = Command::new(GPUWHY).args(["report", "--operators", "shapes"]).arg(&file).output().unwrap();
+    assert!(stderr(&missing).contains("write --operators=shapes"), "{}", stderr(&missing));
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn whole(input: Input, request: Request, progress: &mut Progress<'_>) -> Result<
         let database = translate::database(&input, bytes, &interrupted)?;
         let translated = translate::nsys(&input, database, request.pid, progress)?;
         return TraceFile::translated(&input, translated)?
-            .with_operators(request.operators)
+            .with_operators(request.operators, progress)?
             .report(request.capture, progress);
     }
     if request.pid.is_some() && !matches!(format, Format::Json { .. }) {

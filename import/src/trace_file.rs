@@ -60,9 +60,11 @@ pub struct TraceFile {
     notes: Vec<String>,
     other_processes: Option<String>,
     lacks_cuda: bool,
-    /// What rows of operators are about in its reports.
+    /// What rows of the operators in the trace are about in its reports.
     operators_by: Option<OperatorsBy>,
-    /// Operators that its translation does not have.
+    /// A file of Kineto, and the process to read of it: its translation has no operators.
+    json: Option<(Arc<Input>, Option<u32>)>,
+    /// Its operators for reports.
     operators: Option<Operators>,
 }
 
@@ -151,17 +153,13 @@ impl TraceFile {
         if pid.is_some() && !matches!(format, Format::Json { .. }) {
             return Err(OpenError::refused(input.path(), NOT_SEVERAL));
         }
-        if let Format::Json { mark } = format {
-            bytes.consume(mark);
-            let imported = Imported::read(bytes, pid, Some(OperatorsBy::Shapes));
-            if interrupted.get() {
-                return Err(OpenError::interrupted(input.path()));
-            }
-            let imported = imported.map_err(|error| OpenError::kineto(input.path(), error))?;
-            let (trace, operators) = translate::kineto(input.path(), imported, progress)?;
-            return Ok(Self { operators, ..Self::of(&input, trace)? });
-        }
         drop(bytes);
+        if matches!(format, Format::Json { .. }) {
+            let imported = imported(&input, pid, None, progress)?;
+            let trace = translate::kineto(input.path(), imported, progress)?;
+            let file = Self::of(&input, trace)?;
+            return Ok(Self { json: Some((Arc::new(input), pid)), ..file });
+        }
         let (path, contents, bytes) = input.into_file();
         Self::begun(path, Contents::Open(contents), bytes)
     }
@@ -217,13 +215,14 @@ impl TraceFile {
             other_processes: None,
             lacks_cuda: false,
             operators_by: None,
+            json: None,
             operators: None,
         };
         trace.session = trace.reader(&Rc::default())?.session().clone();
         Ok(trace)
     }
 
-    /// Returns the same file with the trace in `contents` as its contents.
+    /// Returns the same file with the trace in `contents` as its contents, without operators of Kineto.
     ///
     /// # Errors
     /// Fails if the size of `contents` cannot be determined.
@@ -238,14 +237,25 @@ impl TraceFile {
             other_processes: self.other_processes.clone(),
             lacks_cuda: self.lacks_cuda,
             operators_by: self.operators_by,
-            operators: self.operators.clone(),
+            json: None,
+            operators: None,
         })
     }
 
-    /// Has reports contain operators, by operator or shapes, if they were recorded.
-    #[must_use]
-    pub fn with_operators(self, by: Option<OperatorsBy>) -> Self {
-        Self { operators_by: by, ..self }
+    /// Has reports contain operators, if they were recorded.
+    ///
+    /// # Errors
+    /// Fails if a file of Kineto cannot be read again, and if `progress` stops the work.
+    pub fn with_operators(self, by: Option<OperatorsBy>, progress: &mut Progress<'_>) -> Result<Self, OpenError> {
+        let operators = by.map_or(Ok(None), |by| self.of_json(by, progress))?;
+        Ok(Self { operators_by: by.filter(|_| self.json.is_none()), operators, ..self })
+    }
+
+    /// Operators of a file of Kineto.
+    fn of_json(&self, by: OperatorsBy, progress: &mut Progress<'_>) -> Result<Option<Operators>, OpenError> {
+        let Some((input, pid)) = &self.json else { return Ok(None) };
+        let operators = imported(input, *pid, Some(by), progress)?.operators(&mut || progress(1, 1));
+        operators.map_err(|error| OpenError::kineto(input.path(), error))
     }
 
     /// Makes the report of the trace, about one capture of a run in pieces or the newest.
@@ -285,23 +295,20 @@ impl TraceFile {
         let mut report = report.map_err(|error| OpenError::trace(&self.path, error))?;
         report.completeness.damage.extend_from_slice(&self.notes);
         report.other_processes.clone_from(&self.other_processes);
-        if let Some(by) = self.operators_by {
-            let kept = self.operators.as_ref().map(|kept| kept.regrouped(by));
-            report.operators = kept.or(report.operators.take());
-        }
+        report.operators = report.operators.take().or_else(|| self.operators.clone());
         if self.lacks_cuda && report.bottleneck.cause == Cause::NoWork {
             report.bottleneck.recommendation = translate::without_cuda();
         }
         Ok(report)
     }
 
-    /// Operators of the newest capture or the run, by operator or shapes; `None` if none were recorded.
+    /// Operators of the newest capture or the run; `None` if none were recorded.
     ///
     /// # Errors
     /// Fails if the file cannot be read, and if `progress` stops the work.
     pub fn operators(&self, by: OperatorsBy, progress: &mut Progress<'_>) -> Result<Option<Operators>, OpenError> {
-        if let Some(kept) = &self.operators {
-            return Ok(Some(kept.regrouped(by)));
+        if self.json.is_some() {
+            return self.of_json(by, progress);
         }
         let mut recorder = Recorder::new(by, None);
         let passed = self.pass(progress, |event, scope| {
@@ -461,6 +468,25 @@ impl Pass {
         let (session, dictionary, damage) = reader.into_parts();
         Passed { session, dictionary, loss, end, damage, stopped }
     }
+}
+
+/// Reads a file of Kineto, with or without operators.
+fn imported(
+    input: &Input,
+    pid: Option<u32>,
+    operators: Option<OperatorsBy>,
+    progress: &mut Progress<'_>,
+) -> Result<Imported, OpenError> {
+    let interrupted = Rc::default();
+    let mut bytes = input.unpacked(progress, &interrupted)?;
+    if let Format::Json { mark } = Format::of(bytes.fill_buf().map_err(|error| input.failed(error, &interrupted))?) {
+        bytes.consume(mark);
+    }
+    let imported = Imported::read(bytes, pid, operators);
+    if interrupted.get() {
+        return Err(OpenError::interrupted(input.path()));
+    }
+    imported.map_err(|error| OpenError::kineto(input.path(), error))
 }
 
 #[cfg(test)]

@@ -8,8 +8,6 @@ use std::rc::Rc;
 
 use tempfile::{NamedTempFile, TempPath};
 
-use gpuwhy_report::operators::Operators;
-
 use crate::error::OpenError;
 use crate::input::Input;
 use crate::kineto::Imported;
@@ -76,15 +74,10 @@ pub(crate) fn without_cuda() -> String {
     String::new()
 }
 
-/// Translates a JSON text of Kineto. `imported` is the result of reading it. Also returns its operators, which the
-/// trace does not have.
-pub(crate) fn kineto(
-    path: &Path,
-    imported: Imported,
-    ask: &mut Progress<'_>,
-) -> Result<(File, Option<Operators>), OpenError> {
+/// Translates a JSON text of Kineto, without its operators. `imported` is the result of reading it.
+pub(crate) fn kineto(path: &Path, imported: Imported, ask: &mut Progress<'_>) -> Result<File, OpenError> {
     let trace = scratch::create()?;
     let out = BufWriter::new(trace.try_clone().map_err(scratch::failed)?);
-    let operators = imported.translate(out, &mut || ask(1, 1)).map_err(|error| OpenError::kineto(path, error))?;
-    Ok((trace, operators))
+    imported.translate(out, &mut || ask(1, 1)).map_err(|error| OpenError::kineto(path, error))?;
+    Ok(trace)
 }

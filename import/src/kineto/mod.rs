@@ -209,20 +209,26 @@ impl Imported {
         Ok(report)
     }
 
-    /// Writes a gpuwhy trace. Returns the operators, which it does not have.
-    pub(crate) fn translate(self, out: impl Write, ask: &mut Ask<'_>) -> Result<Option<Operators>, KinetoError> {
-        let Self { mut builder, mut session, notes, end, mut operators, .. } = self;
+    /// The operators alone.
+    pub(crate) fn operators(self, ask: &mut Ask<'_>) -> Result<Option<Operators>, KinetoError> {
+        let Self { mut builder, session, operators: Some(mut operators), .. } = self else { return Ok(None) };
+        deliver(&mut builder, session.rank(), ask, |event, dictionary| {
+            operators.event(&event, dictionary);
+            Ok(())
+        })?;
+        Ok(operators.operators(&builder.dictionary))
+    }
+
+    /// Writes a gpuwhy trace, without the operators.
+    pub(crate) fn translate(self, out: impl Write, ask: &mut Ask<'_>) -> Result<(), KinetoError> {
+        let Self { mut builder, mut session, notes, end, .. } = self;
         session.notes.extend(notes);
         let mut writer = TraceWriter::new(out, &session).map_err(KinetoError::Write)?;
         let last = deliver(&mut builder, session.rank(), ask, |event, dictionary| {
-            if let Some(operators) = &mut operators {
-                operators.event(&event, dictionary);
-            }
             writer.event(&event, dictionary).map_err(KinetoError::Write)
         })?;
         let finished = writer.finish(end, last.max(session.start), &Loss::default(), &builder.dictionary);
-        finished.map_err(KinetoError::Write)?;
-        Ok(operators.and_then(|operators| operators.operators(&builder.dictionary)))
+        finished.map_err(KinetoError::Write).map(drop)
     }
 }
 

@@ -41,17 +41,19 @@ fn kernels(page: &mut String, report: &Report) {
 
 fn operators(page: &mut String, report: &Report) {
     let Some(operators) = &report.operators else { return };
-    let mut table =
-        Table::new("Operator:name|Calls:n|CPU self:n|CPU total:n|GPU self:n|Share:n|GPU total:n|GFLOP:n|Peak:n");
+    let mut table = Table::new(
+        "Operator:name|Calls:n|CPU self:n|CPU total:n|GPU self:n|Share:n|GPU total:n|Memory:n|GFLOP:n|Peak:n",
+    );
     for row in operators.rows.iter().take(ROWS) {
         let [own_host, host, own_device, device] =
             [row.own_host_ns, row.host_ns, row.own_device_ns, row.device_ns].map(duration);
         let part = share(row.own_device_ns as f64 / operators.device_ns.max(1) as f64);
         let flops = row.flops.map_or_else(String::new, |flops| format!("{:.1}", flops as f64 / 1e9));
         let peak = row.peak_share.map_or_else(String::new, share);
-        table.row(&[&row.name, &row.calls, &own_host, &host, &own_device, &part, &device, &flops, &peak]);
+        let memory = row.memory().unwrap_or_default();
+        table.row(&[&row.label(), &row.calls, &own_host, &host, &own_device, &part, &device, &memory, &flops, &peak]);
     }
-    table.write_section(page, &format!("Operators: {} names", operators.rows.len()));
+    table.write_section(page, &format!("Operators: {}", operators.rows.len()));
 }
 
 fn share(share: f64) -> String {
