@@ -16,7 +16,7 @@ use gpuwhy_compare::ranks::RanksReport;
 use gpuwhy_export::{Destination, Output, Shape};
 use gpuwhy_import::{TraceFile, stem};
 use gpuwhy_page::{Options, PageResult};
-use gpuwhy_report::operators::OperatorsBy;
+use gpuwhy_report::run::operators::OperatorsBy;
 
 use crate::{inputs, interrupt, message, progress};
 

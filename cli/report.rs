@@ -13,7 +13,7 @@ use gpuwhy::Report;
 use gpuwhy_import::{Input, OpenError, Request};
 use gpuwhy_page::Options;
 use gpuwhy_report::history::Measured;
-use gpuwhy_report::operators::OperatorsBy;
+use gpuwhy_report::run::operators::OperatorsBy;
 use gpuwhy_report::text_format::{Style, printable};
 use serde_json::{Map, Value, json};
 

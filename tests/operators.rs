@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gpuwhy_import::{Input, Request, TraceFile};
-use gpuwhy_report::operators::{OperatorRow, OperatorSource, Operators, OperatorsBy};
+use gpuwhy_report::run::operators::{OperatorRow, OperatorSource, Operators, OperatorsBy};
 use gpuwhy_report::text_format::Style;
 use rusqlite::Connection;
 use rustc_hash::FxHashMap;

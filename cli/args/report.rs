@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gpuwhy_inject::config;
-use gpuwhy_report::operators::OperatorsBy;
+use gpuwhy_report::run::operators::OperatorsBy;
 
 use super::page::PageArgs;
 

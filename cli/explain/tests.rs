@@ -18,24 +18,24 @@ const EVERYDAY: &str = "\
     any are around as asked at atomics average avoid away b back backward be because before behind being below \
     between both bound build built busiest but by byte bytes cache came can candidate cannot change checkpoint clone \
     come command communicate compiler complete computation contain content contiguous copied copy copying corrected \
-    cost could cover data default delay detail did differ difference divide do doctor does done down drew duration \
-    each earlier eight else end enough equal estimate estimated every exact example excluded far faster few fewer \
-    first fit five for found four free from further furthest gather gave gb get given go goes gone group grow had \
-    half hardly hardware harmless has have help here hide high higher highest hold how id if in include included \
-    including infer input inside into is it item its itself j join joined joining json kb keep kept kind known lack \
-    large larger largest last late least leave left length lengthen less like line list listed load loaded long \
-    longer longest look looked loses low lower lowered machine made make managed many mapping may mean measure \
-    measured measurement measuring missing more most mostly moved ms much must name named near need needed neither \
-    never newest next no none nor not nothing now ns number nvidia of off often on once one only open or order other \
-    out output outside over own part pass pid pinning plugin precision predicted prepare preparing probably processes \
-    program put python ran rank ranked rather reach reached read reason reduce reduced refer regularly remain remove \
-    repeat repeated report require resolved rest result room row run s safely same saved second seen separate \
-    sequence set several shared short shorter show showed side since size sleeping slow slowed slower slowest small \
-    so some something soon space speed start started state stay still stop stretched subtract subtracted such sum \
-    take taken tb ten tenth than that the their them then there these they this those through time timeline to \
-    together too took total turn two typical unchanged under until unusual up us usable use used using value vary w \
-    wait waited waiting was wasteful way well were what when where whether which while whole why with within without \
-    work would write x yes you";
+    cost could cover cuda data default delay detail did differ difference divide do doctor does done down drew \
+    duration each earlier eight else end enough equal estimate estimated every exact example excluded far faster few \
+    fewer first fit five for found four free from further furthest gather gave gb get given go goes gone group grow \
+    had half hardly hardware harmless has have help here hide high higher highest hold how id if in include included \
+    including infer input inside install into is it item its itself j join joined joining json kb keep kept kind \
+    known lack large larger largest last late leak least leave left length lengthen less like line list listed load \
+    loaded long longer longest look looked loses low lower lowered machine made make managed many mapping may mean \
+    measure measured measurement measuring missing more most mostly moved ms much must name named near need needed \
+    neither never newest next no none nor not nothing now ns number nvidia of off often on once one only open or \
+    order other out output outside over own part pass pid pinning pip plugin precision predicted prepare preparing \
+    probably processes program put python ran rank ranked rather reach reached read reason reduce reduced refer \
+    regularly release remain remove repeat repeated report require resolved rest result room row run s safely same \
+    saved second seen separate sequence set several shared short shorter show showed side since size sleeping slow \
+    slowed slower slowest small so some something soon space speed start started state stay still stop stretched \
+    subtract subtracted such sum take taken tb ten tenth than that the their them then there these they this those \
+    through time timeline to together too took total turn two typical unchanged under until unusual up update us \
+    usable use used using value vary w wait waited waiting was wasteful way well were what when where whether which \
+    while whole why with within without work would write x yes you";
 
 /// Longest phrase of the glossary, words.
 const PHRASE: usize = 10;

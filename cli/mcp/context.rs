@@ -10,7 +10,7 @@ use std::{fs, io};
 use anyhow::{Context as _, Result, anyhow, bail};
 use gpuwhy::Report;
 use gpuwhy_import::{Input, Request};
-use gpuwhy_report::operators::OperatorsBy;
+use gpuwhy_report::run::operators::OperatorsBy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use gpuwhy_report::operators::{OperatorSource, OperatorsBy};
+use gpuwhy_report::run::operators::{OperatorSource, OperatorsBy};
 use gpuwhy_report::run::{Report, RunPart, guessed_operators};
 use gpuwhy_trace::format::{TraceError, TraceReader};
 use gpuwhy_trace::record::Timestamp;

@@ -6,7 +6,9 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use gpuwhy_report::operators::{OperatorNames, OperatorSource, Operators, OperatorsBy, RecordedOperators, type_flags};
+use gpuwhy_report::run::operators::{
+    OperatorNames, OperatorSource, Operators, OperatorsBy, RecordedOperators, type_flags,
+};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuwhy_report::operators::OperatorsBy;
+use gpuwhy_report::run::operators::OperatorsBy;
 
 /// Options of a report.
 #[derive(Clone, Copy, Debug, Default)]

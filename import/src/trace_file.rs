@@ -13,8 +13,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::bounded::Counted;
-use gpuwhy_report::operators::{Operators, OperatorsBy};
 use gpuwhy_report::run::Report;
+use gpuwhy_report::run::operators::{Operators, OperatorsBy};
 use gpuwhy_report::words::losses;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;

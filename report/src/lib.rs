@@ -1,5 +1,5 @@
-//! Reports of gpuwhy: about one [`run`], about single [`kernels`] and about a framework's [`operators`]; and one line
-//! about a run for the [`history`] of its program.
+//! Reports of gpuwhy: about one [`run`], with a framework's [operators](run::operators), and about single [`kernels`];
+//! and one line about a run for the [`history`] of its program.
 //!
 //! [`capture`] holds the engines of a process, live or from a trace, and builds reports from their state. The
 //! texts use [`text_format`] and [`words`]; [`metrics`] are for monitoring systems. [`launch_site`] and [`library`]
@@ -21,5 +21,3 @@ pub mod run;
 pub mod state;
 pub mod text_format;
 pub mod words;
-
-pub use run::operators;

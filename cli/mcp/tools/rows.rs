@@ -1,7 +1,7 @@
 //! Tools on the steps and kernels of a trace.
 
 use anyhow::{Context as _, Result, bail};
-use gpuwhy_report::operators::OperatorsBy;
+use gpuwhy_report::run::operators::OperatorsBy;
 use gpuwhy_report::run::{DeviceReport, KernelLines, Report};
 use profiler_core::leaf::Cause;
 use profiler_core::steps::StepSource;

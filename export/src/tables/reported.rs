@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gpuwhy_import::{Progress, TraceFile};
 use gpuwhy_report::library::Library;
-use gpuwhy_report::operators::{OperatorRow, Operators, OperatorsBy};
+use gpuwhy_report::run::operators::{OperatorRow, Operators, OperatorsBy};
 use gpuwhy_report::run::{ComputeLimits, DeviceReport, KernelLineRow, KernelRow, LibraryRow, NamedLimits, Report};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::process_info::{End, ProcessInfo};

@@ -34,8 +34,8 @@ mod time;
 use std::io::{BufReader, Read, Write};
 use std::ops::ControlFlow;
 
-use gpuwhy_report::operators::{Operators, OperatorsBy};
 use gpuwhy_report::run::Report;
+use gpuwhy_report::run::operators::{Operators, OperatorsBy};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::format::TraceWriter;

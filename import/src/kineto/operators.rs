@@ -1,6 +1,6 @@
 //! Rows of operators, of allocations in them, and of modules and functions around them.
 
-use gpuwhy_report::operators::{OperatorNames, OperatorsBy};
+use gpuwhy_report::run::operators::{OperatorNames, OperatorsBy};
 use gpuwhy_trace::record::Timestamp;
 use serde_json::value::RawValue;
 
