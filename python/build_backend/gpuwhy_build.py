@@ -42,7 +42,7 @@ MACHINES = {62: "x86_64", 183: "aarch64"}
 SYSTEM_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1", "libutil.so.1",
                     "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 # Large files that only tests and documents need; excluded from the source distribution.
-LEFT_OUT = re.compile(r"testing/fixtures/.*\.(zst|gpuwhy)$|testing/fuzz/|\.github/|docs/.*\.(png|svg)$|benches/gpu/")
+LEFT_OUT = re.compile(r"testing/fixtures/.*\.(zst|gpuwhy|gz)$|testing/fuzz/|benchmark/|\.github/|docs/.*\.(png|svg)$|benches/gpu/")
 
 
 def project() -> dict:

@@ -20,7 +20,9 @@ mcp = pytest.importorskip("mcp", reason="the package mcp needs Python 3.10")
 TRACES = conftest.FIXTURES / "traces"
 GPUWHY = pathlib.Path(sys.executable).parent / "gpuwhy" if conftest.INSTALLED else conftest.BINARIES / "gpuwhy"
 MOST_BYTES = 8_000
-READ_ONLY = {"list_traces", "report", "remedies", "what_if", "explain", "steps", "kernels", "query", "diff", "source", "running"}
+READ_ONLY = {
+    "list_traces", "report", "remedies", "what_if", "explain", "steps", "kernels", "operators", "query", "diff", "source",
+    "running"}
 CONTROL = {"start_capture", "stop_capture"}
 
 
