@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import pathlib
@@ -32,7 +33,7 @@ import train  # noqa: E402
 from transformers import ContinuousBatchingConfig, GenerationConfig, LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 with contextlib.suppress(ImportError):
-    import torchvision  # noqa: F401
+    torchvision = importlib.import_module("torchvision")
 
 # `cpu` is for a rehearsal with small loads, whose figures mean nothing.
 DEVICE = os.environ.get("COST_DEVICE", "cuda")
