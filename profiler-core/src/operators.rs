@@ -136,18 +136,18 @@ impl OperatorPaths {
         };
         let own = took.saturating_sub(open.inside_ns);
         if let Some(around) = of.open.last_mut().filter(|_| open.is_merged) {
-            around.inside_ns += took - own;
+            around.inside_ns = around.inside_ns.saturating_add(took - own);
             around.merged = Some((open.span, took, own));
             return;
         }
         if let Some(around) = of.open.last_mut() {
-            around.inside_ns += took;
+            around.inside_ns = around.inside_ns.saturating_add(took);
         }
         // A path that is not its own is that of an enclosing span.
         if let Some(path) = self.paths.get_mut(open.path as usize).filter(|path| path.span == open.span) {
             path.calls += 1;
-            path.host_ns += took;
-            path.own_host_ns += own;
+            path.host_ns = path.host_ns.saturating_add(took);
+            path.own_host_ns = path.own_host_ns.saturating_add(own);
         }
     }
 
@@ -159,10 +159,11 @@ impl OperatorPaths {
         let Some(open) = of.open.last_mut() else { return };
         let (last_start, last_end) = of.call;
         if start >= last_end {
-            open.inside_ns += end.saturating_sub(start);
+            open.inside_ns = open.inside_ns.saturating_add(end.saturating_sub(start));
             of.call = (start, end);
         } else if start <= last_start && end >= last_end {
-            open.inside_ns += (end - start) - (last_end - last_start);
+            let more = end.saturating_sub(start).saturating_sub(last_end.saturating_sub(last_start));
+            open.inside_ns = open.inside_ns.saturating_add(more);
             of.call = (start, end);
         }
         if open.path != NONE && self.launches.insert(correlation, open.path).is_none() {
@@ -190,12 +191,12 @@ impl OperatorPaths {
         open.has_child = true;
         let parent = open.path;
         let Some((span, took, own)) = open.merged.take() else { return };
-        open.inside_ns += own;
+        open.inside_ns = open.inside_ns.saturating_add(own);
         let path = self.path(parent, span);
         if let Some(path) = self.paths.get_mut(path as usize).filter(|path| path.span == span) {
             path.calls += 1;
-            path.host_ns += took;
-            path.own_host_ns += own;
+            path.host_ns = path.host_ns.saturating_add(took);
+            path.own_host_ns = path.own_host_ns.saturating_add(own);
         }
     }
 
