@@ -394,7 +394,9 @@ if (device) {
       for (const world of worlds.slice(1)) {
         await world.click();
         await tab.waitForFunction((world) => world.getAttribute("aria-pressed") === "true", world);
-        const kind = manifest.timeline.replay.variants[Number((await tab.evaluate(() => location.hash)).match(/w=(\d+)/)[1])][0];
+        // Not from the address, which changes only after the page is drawn.
+        const label = await world.textContent();
+        const [kind] = manifest.timeline.replay.variants.find(([, words]) => label === `if ${words.replace(/ \(.*/, "")}`);
         const alone = first?.kind === kind && first.speedup === scenarios.find((scenario) => scenario.kind === kind)?.speedup;
         const then = (await tab.textContent("#replay")).match(/Then the bottleneck is (.+)\./)?.[1];
         const wanted = alone ? manifest.causes.find((cause) => cause.name === first.then)?.words : undefined;
