@@ -47,6 +47,7 @@ mod live_line;
 mod memory_usage;
 mod monitoring_recorded;
 mod remedies;
+mod remedy_choice;
 mod remedy_records;
 mod report_advice;
 mod serving;

@@ -28,16 +28,16 @@ use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::Leaf;
 use profiler_core::whatif::ScenarioKind;
 
-type Frame = (&'static str, &'static str, u32);
+pub(crate) type Frame = (&'static str, &'static str, u32);
 
-const TRAIN: Frame = ("/home/u/train.py", "main", 42);
+pub(crate) const TRAIN: Frame = ("/home/u/train.py", "main", 42);
 const SITE: &str = "/usr/lib/python3.12/site-packages/";
 const CLIP: Frame = ("/usr/lib/python3.12/site-packages/torch/nn/utils/clip_grad.py", "_get_total_norm", 90);
 const CACHE: Frame = ("/usr/lib/python3.12/site-packages/transformers/cache_utils.py", "DynamicCache.update", 120);
 const GEOMETRIC: Frame = ("/usr/lib/python3.12/site-packages/torch_geometric/utils/loop.py", "add_self_loops", 30);
 const AVERAGE: Frame = ("/usr/lib/python3.12/site-packages/timm/utils/model_ema.py", "ModelEmaV2._update", 120);
 const ANOMALY: Frame = ("/usr/lib/python3.12/site-packages/torch/autograd/anomaly_mode.py", "__enter__", 90);
-const SINGLE: Frame = ("/usr/lib/python3.12/site-packages/torch/optim/adam.py", "_single_tensor_adam", 400);
+pub(crate) const SINGLE: Frame = ("/usr/lib/python3.12/site-packages/torch/optim/adam.py", "_single_tensor_adam", 400);
 const PRIMITIVE: Frame = ("/usr/lib/python3.12/site-packages/jax/_src/dispatch.py", "apply_primitive", 90);
 const CUPY: Frame = ("/usr/lib/python3.12/site-packages/cupy/cuda/compiler.py", "_compile", 300);
 const CONVOLUTION: Frame = ("/usr/lib/python3.12/site-packages/torch/nn/modules/conv.py", "Conv2d._conv_forward", 500);
@@ -57,7 +57,7 @@ const FOREACH: [&str; 5] = ["LerpFunctor", "Sqrt", "std::plus", "std::multiplies
 
 /// One thing that the launching thread does.
 #[derive(Clone, Copy)]
-enum Do {
+pub(crate) enum Do {
     /// Launches a kernel of this duration, on so many blocks.
     Kernel(&'static str, u64, u32),
     /// Reads so many bytes, and waits for them.
@@ -145,16 +145,27 @@ fn program(steps: u64, step: &[Do]) -> Scenario {
 }
 
 /// A run of at least 300 steps and 6,000 things.
-fn run(step: &[Do]) -> Bottleneck {
+pub(crate) fn run(step: &[Do]) -> Bottleneck {
     program((6_000 / step.len() as u64).max(300), step).report().bottleneck
 }
 /// A recorded program (testing/fixtures/traces).
 fn trace(name: &str) -> Bottleneck {
+    trace_until(name, u64::MAX)
+}
+
+/// A recorded program, without its records after this many nanoseconds.
+pub(crate) fn trace_until(name: &str, nanos: u64) -> Bottleneck {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../testing/fixtures/traces/{name}.gpuwhy"));
     let mut reader = TraceReader::new(BufReader::new(File::open(path).unwrap())).unwrap();
     let mut captures = Captures::new(None);
     let mut last = Timestamp::ZERO;
+    let end = reader.session().start.nanos().saturating_add(nanos);
     while let Some(event) = reader.next_event().unwrap() {
+        if let Event::Flush(at) = event
+            && at.nanos() > end
+        {
+            break;
+        }
         captures.event(&event, reader.session(), reader.dictionary());
         if let Event::Flush(at) | Event::End(_, at) = event {
             last = last.max(at);
@@ -170,7 +181,7 @@ fn host(cause: HostCause, within: Option<(&str, &str)>) -> Bottleneck {
     judge(cause.leaf(), &[(cause, 550)], &[LineRow { within, ..line(cause, 42, 0.55, None) }])
 }
 
-fn many(count: usize, part: &[Do]) -> Vec<Do> {
+pub(crate) fn many(count: usize, part: &[Do]) -> Vec<Do> {
     part.repeat(count)
 }
 
@@ -227,7 +238,7 @@ fn without_samples(mut scenario: Scenario) -> Scenario {
 }
 
 /// 60 tensors that an optimizer updates one by one, in these frames.
-fn updates(frame: Frame) -> Bottleneck {
+pub(crate) fn updates(frame: Frame) -> Bottleneck {
     let mut step = vec![Kernel(HALF_PRODUCT, 5, 4_096), In(frame)];
     step.extend(many(60, &[Kernel(MUL, 2, 8), Kernel(ADDCDIV, 2, 8)]));
     step.push(In(TRAIN));

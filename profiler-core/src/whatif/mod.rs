@@ -63,6 +63,7 @@ pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, SimulationProb
 pub use input::{
     Call, CallClass, Launched, LaunchedBy, MOST_BYTES, Operation, OperationClass, READBACK_BYTES, SmallGrid, Transfer,
 };
+pub use intervals::limited;
 pub use log::SimulatedOperation;
 pub use recurrence::RELEASE_NANOS;
 pub(crate) use scenario::removed_in;

@@ -1,8 +1,9 @@
 //! The largest part of the CPU work between launches: what it is, what to do, and what that gains.
 
+use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::leaf::Cause;
-use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING};
+use profiler_core::leaf::{Cause, Leaf};
+use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, limited};
 
 use super::host::writes_checkpoints;
 use crate::run::{DeviceReport, HostReport, LineRow};
@@ -25,10 +26,13 @@ pub(super) struct MainWork {
     pub(super) cause: HostCause,
     /// False for the work of a framework.
     pub(super) is_own: bool,
-    /// Share of the steady time in which the GPU was idle because of it, 0 to 1, with its 95 % interval.
+    /// Share of the steady time in which the GPU was idle because of it, or made its copies, 0 to 1, with its 95 %
+    /// interval.
     share: (f64, f64, f64),
     /// Speedup of a step with nothing but the work of the GPU that stays.
     most: f64,
+    /// What goes with it.
+    removed: Removed,
 }
 
 /// True if the program itself does more of the CPU work between launches than its largest part, at named lines.
@@ -69,15 +73,27 @@ impl MainWork {
         // The rows come from different samples.
         let off = |end: fn(&LineRow) -> f64| part().map(|row| (end(row) - row.share).powi(2)).sum::<f64>().sqrt();
         let (below, above) = (off(|row| row.share_low), off(|row| row.share_high));
-        let share = (share, (share - below).max(0.0), (share + above).min(0.99));
+        let mut share = (share, (share - below).max(0.0), share + above);
         let mut removed = Removed::of(ScenarioKind::NoHostWork);
         if writes_checkpoints(host) {
+            // The copies to the CPU are its part, too, and most of the waits.
+            let copies = of_steady(devices, |leaf| leaf.copy_kind() == Some(CopyKind::DeviceToHost));
+            let waits = of_steady(devices, |leaf| leaf == Leaf::SyncDrain);
+            share = (share.0 + copies + waits, share.1 + copies, share.2 + copies + waits);
             removed = removed.and(ScenarioKind::ReadsReduced);
         }
+        share.2 = share.2.min(0.99);
         let busy = devices.iter().filter_map(|device| Some(device.what_if.as_ref()?.busy));
         let most = busy.map(|busy| busy.most(removed)).fold(f64::INFINITY, f64::min);
         let is_own = !first.is_of_framework();
-        Some(Self { action: action(first, part().map(|row| row.line)), cause: first.cause, is_own, share, most })
+        Some(Self {
+            action: action(first, part().map(|row| row.line)),
+            cause: first.cause,
+            is_own,
+            share,
+            most,
+            removed,
+        })
     }
 
     /// True if removing only this is worth a step, and so is removing the rest, with which the program is
@@ -90,9 +106,17 @@ impl MainWork {
     /// Speedup of the program without it, with the interval that contains nine of ten programs.
     pub(super) fn gain(&self) -> (f64, (f64, f64)) {
         let (share, low, high) = self.share;
-        let [speedup, low, high] = [gain_without(share), speedup(low, 1.0), speedup(high, REMAINS.1)];
-        (speedup.min(self.most), (low.min(self.most), high.min(self.most)))
+        let interval = (speedup(low, 1.0), speedup(high, REMAINS.1));
+        (gain_without(share).min(self.most), limited(interval, self.most, self.removed))
     }
+}
+
+/// Share of the steady time in these leaves, 0 to 1.
+fn of_steady(devices: &[DeviceReport], is_one: fn(Leaf) -> bool) -> f64 {
+    let sum = |leaves: &mut dyn Iterator<Item = Leaf>| -> u64 {
+        leaves.flat_map(|leaf| devices.iter().map(move |device| device.steady_leaves[leaf as usize])).sum()
+    };
+    sum(&mut Leaf::ALL.into_iter().filter(|&leaf| is_one(leaf))) as f64 / sum(&mut Leaf::ALL.into_iter()).max(1) as f64
 }
 
 fn is_near(row: &LineRow, first: &LineRow) -> bool {
