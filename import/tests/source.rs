@@ -109,7 +109,9 @@ fn report(step: Step, text: Option<&str>) -> Report {
         for &(name, lasts, called) in step.kernels {
             let correlation = program.call("cudaLaunchKernel_v7000", now, now + called);
             let name = program.dictionary.intern_name(name);
-            let config = LaunchConfig { name, grid: [4_096, 1, 1], block: [256, 1, 1], ..LaunchConfig::default() };
+            // Short kernels leave room on the GPU.
+            let blocks = if lasts > 3 { 4_096 } else { 8 };
+            let config = LaunchConfig { name, grid: [blocks, 1, 1], block: [256, 1, 1], ..LaunchConfig::default() };
             let config = program.dictionary.intern_launch_config(config);
             let start = free.max(now + 2);
             free = start + lasts;
@@ -296,6 +298,27 @@ fn other_lines_of_a_file_say_that_gradients_are_off() {
     ] {
         let found = report(step, Some(&format!("{call}{other}")));
         assert!(!ids(&found).contains(&"no_grad"), "{other}: {}", found.summary());
+    }
+}
+
+#[test]
+fn selections_by_the_dozen_are_of_groups_only_in_a_loop_over_parts() {
+    const SELECT: &str = "void at_cuda_detail::cub::DeviceSelectSweepKernel<int>(int)";
+    let step = Step { kernels: &[(SELECT, 3, 20); 64], reads: 4, ..Step::default() };
+    for (text, groups) in [
+        (None, true),
+        (Some("for g in range(20):\n    out[g] = x[group == g].sum() #!"), true),
+        (Some("for _ in range(20):\n    y = x[x > 0].sum() #!"), false),
+    ] {
+        let found = report(step, text);
+        let remedy = found.bottleneck.remedies.iter().find(|remedy| remedy.id == "mask_index").unwrap();
+        assert_eq!(
+            remedy.text.starts_with("If these selections take the rows of one group"),
+            groups,
+            "{}",
+            remedy.text
+        );
+        assert!(remedy.text.contains("eplace boolean indexing"), "{}", remedy.text);
     }
 }
 

@@ -134,6 +134,19 @@ pub(super) fn main_place(host: &HostReport, kind: CallKind) -> Option<String> {
     (first.samples >= EVIDENT_SAMPLES && first.share > 0.5 && !first.file.is_empty()).then(|| first.place())
 }
 
+/// Line of more than half of the waits; of a few waits, that of nearly all of them and of the copies, which a read has
+/// both of.
+pub(super) fn read_place(host: &HostReport) -> Option<String> {
+    let reads = || host.calls.iter().filter(|row| matches!(row.calls, CallKind::Copy | CallKind::Wait));
+    let first = reads().find(|row| row.calls == CallKind::Wait && !row.file.is_empty());
+    let of_both = first.filter(|first| {
+        let same = reads().filter(|row| (&row.file, row.line) == (&first.file, first.line));
+        let [same, all] = [same.map(|row| row.samples).sum(), reads().map(|row| row.samples).sum::<u64>()];
+        same >= EVIDENT_SAMPLES && same as f64 >= HOLDS_ALL * all as f64
+    });
+    main_place(host, CallKind::Wait).or_else(|| of_both.map(CallLineRow::place))
+}
+
 /// Sentence about the lines of calls of this kind.
 pub(super) fn sentence(host: &HostReport, kind: CallKind) -> Option<String> {
     let of_kind = || host.calls.iter().filter(|row| row.calls == kind);

@@ -402,6 +402,11 @@ impl<'a> Facts<'a> {
         self.host.and_then(|host| call_lines::main_place(host, kind))
     }
 
+    /// Line of most reads: of the waits, or of waits and copies together if both are few.
+    pub(super) fn read_at(&self) -> Option<String> {
+        self.host.and_then(call_lines::read_place)
+    }
+
     /// Share of the time of copies that those of this direction take, where nothing else ran, 0 to 1.
     pub(super) fn copies_going(&self, kind: CopyKind) -> f64 {
         let time = |wanted: &dyn Fn(Leaf) -> bool| -> u64 {

@@ -41,9 +41,11 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         ],
         when: When::If(|facts| {
             // Within a library no line of the program waits.
-            let at = facts.call_at(CallKind::Wait).or_else(|| facts.launched_at(&[Class::Selection]));
-            let detail =
-                if facts.kernels_a_step(&[Class::Selection]) >= MANY { GROUPS.to_owned() } else { String::new() };
+            let at = facts.read_at().or_else(|| facts.launched_at(&[Class::Selection]));
+            // A line that takes nothing apart by the steps of a loop selects no groups.
+            let is_loop = facts.code(at.as_deref()).is_none_or(|line| line.loop_over_parts().is_some());
+            let many = is_loop && facts.kernels_a_step(&[Class::Selection]) >= MANY;
+            let detail = if many { GROUPS.to_owned() } else { String::new() };
             // The launches of the loop go, too, and no simulation knows which these are.
             let gain = match &*detail {
                 "" => facts.scenario(ScenarioKind::NoReadbacks),
@@ -101,7 +103,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                 - facts.per_step(&[Class::Repeat]).min(facts.per_step(&[Class::BoolReduction]));
             (checks >= 8 && facts.program.small_reads).then(|| Found {
                 what: checks.to_string(),
-                ..Found::of(facts.call_at(CallKind::Wait), 0.0, facts.scenario(ScenarioKind::NoReadbacks))
+                ..Found::of(facts.read_at(), 0.0, facts.scenario(ScenarioKind::NoReadbacks))
             })
         }),
         recognized: "at least eight reductions to a bool in a step, and reads of a few bytes",
@@ -144,7 +146,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let places = ["repeat_interleave", "bincount", "masked_select", "unique"];
             let line = facts.idle_in(&places);
             let seen = line.is_some() || facts.per_step(&[Class::Repeat]) > 0;
-            let at = line.map(|(_, at)| at).or_else(|| facts.call_at(CallKind::Wait));
+            let at = line.map(|(_, at)| at).or_else(|| facts.read_at());
             (seen && facts.program.small_reads).then(|| Found::of(at, 0.0, facts.scenario(ScenarioKind::NoReadbacks)))
         }),
         results: Results::Same,
@@ -192,7 +194,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         ],
         when: When::If(|facts| {
             let reads = facts.program.first_fix == Some(ScenarioKind::NoReadbacks) || facts.program.small_reads;
-            (reads && !facts.program.reads_sizes).then(|| read_less(facts, facts.call_at(CallKind::Wait)))
+            (reads && !facts.program.reads_sizes).then(|| read_less(facts, facts.read_at()))
         }),
         recognized: "copies of at most 64 bytes to the host, at least one for 1,000 kernels",
         gain: "the simulation `no_readbacks`, never more than its interval; with the launches of the line that reads, if it makes some \
