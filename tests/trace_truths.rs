@@ -115,6 +115,7 @@ fn the_first_remedy_is_the_change_that_was_measured() {
         ("d2d_clones", "device_copies"),
         ("file_log", "file_output"),
         ("hf_generate", "attention_build"),
+        ("loop_optimizer", "fused_optimizer"),
         ("numpy_post", "reduce_first"),
         ("sleeper", "sleep"),
     ] {

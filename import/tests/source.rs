@@ -302,6 +302,18 @@ fn other_lines_of_a_file_say_that_gradients_are_off() {
 }
 
 #[test]
+fn a_loop_over_parameters_is_no_loop_over_samples() {
+    let step = Step { kernels: SMALL, ..Step::default() };
+    let over = |what: &str| {
+        let found = report(step, Some(&format!("for p in {what}:\n    p.mul_(0.9) #!")));
+        (ids(&found)[0], ids(&found).contains(&"batch_loop"), found.bottleneck.recommendation)
+    };
+    let (first, batches, says) = over("net.parameters()");
+    assert!(first == "norm_of_each" && !batches && says.contains("fused=True"), "{first}: {says}");
+    assert_eq!(over("samples").0, "batch_loop");
+}
+
+#[test]
 fn selections_by_the_dozen_are_of_groups_only_in_a_loop_over_parts() {
     const SELECT: &str = "void at_cuda_detail::cub::DeviceSelectSweepKernel<int>(int)";
     let step = Step { kernels: &[(SELECT, 3, 20); 64], reads: 4, ..Step::default() };

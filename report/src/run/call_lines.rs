@@ -30,22 +30,30 @@ impl CallLineRow {
         let lines = attributor.call_lines(steady);
         for &(calls, place, samples) in &lines {
             let [file, function] = [place.file, place.function].map(|name| dictionary.name(name));
-            let known = rows.iter_mut().find(|row| {
+            let known = rows.iter().position(|row| {
                 (row.calls, row.line, row.file.as_str(), row.function.as_str()) == (calls, place.line, file, function)
             });
-            match known {
-                Some(row) => row.samples += samples,
-                None => rows.push(Self {
+            let index = known.unwrap_or_else(|| {
+                rows.push(Self {
                     calls,
                     file: file.to_owned(),
                     line: place.line,
                     function: function.to_owned(),
-                    samples,
+                    samples: 0,
                     share: 0.0,
                     share_low: 0.0,
                     share_high: 0.0,
                     inner: Vec::new(),
-                }),
+                    innermost: Vec::new(),
+                });
+                rows.len() - 1
+            });
+            rows[index].samples += samples;
+            // Native frames have no line.
+            let frame = place.inner_frames(dictionary).into_iter().rfind(|frame| frame.line > 0);
+            if let Some(frame) = frame {
+                let [file, function] = [frame.file, frame.function].map(|name| dictionary.name(name).to_owned());
+                rows[index].innermost.push((file, function, samples));
             }
         }
         rows.sort_rows_by_key(|row| (row.calls, std::cmp::Reverse(row.samples), row.line));
@@ -81,6 +89,16 @@ impl CallLineRow {
             kept[row.calls as usize] <= LINES
         });
         rows
+    }
+
+    /// Samples whose innermost frame inside the line contains one of these parts, in the file or the function.
+    pub(super) fn samples_in(&self, parts: &[&str]) -> u64 {
+        let has = |text: &str| parts.iter().any(|part| text.contains(part));
+        self.innermost
+            .iter()
+            .filter(|(file, function, _)| has(file) || has(function))
+            .map(|(.., samples)| samples)
+            .sum()
     }
 
     /// Display text: `train.py:42 (main)`.

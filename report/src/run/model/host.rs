@@ -56,6 +56,9 @@ pub struct CallLineRow {
     pub share_high: f64,
     /// If the line holds nearly all of these samples: the lines inside it that divide them, the largest share first.
     pub inner: Vec<InnerLineRow>,
+    /// File and function of the innermost frames of Python inside the line, with their samples. Not in the JSON.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub(crate) innermost: Vec<(String, String, u64)>,
 }
 
 /// A line inside another one, with its share of the samples there.

@@ -437,7 +437,11 @@ impl<'a> Facts<'a> {
 
     /// Share of sampled launches whose innermost frames contain one of these parts, in the file or the function.
     pub(super) fn launches_in(&self, parts: &[&str]) -> f64 {
-        self.launches_of(&[], parts)
+        let rows = || self.host.into_iter().flat_map(|host| &host.calls).filter(|row| row.calls == CallKind::Launch);
+        // The kernel of a short launch is not known, its frames are.
+        let (all, seen) = rows().fold((0, 0), |(all, seen), row| (all + row.samples, seen + row.samples_in(parts)));
+        let calls = if all < FEWEST_LAUNCHES { 0.0 } else { seen as f64 / all as f64 };
+        self.launches_of(&[], parts).max(calls)
     }
 
     /// Share of sampled launches that are of kernels of these classes (of all if there are none) and in frames with one

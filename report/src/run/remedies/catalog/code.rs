@@ -206,6 +206,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
                      loop over parameters()",
         gain: "unknown: its part of the launches",
         not_when: "another line launches as much",
+        subsumes: &["batch_loop"],
+        rank: Rank::Batch,
         link: Some("https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html"),
         ..NONE
     },

@@ -84,8 +84,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         results: Results::Rounding,
         certainty: Certainty::Measured,
         recognized: "the same 64 launches or fewer at least eight times in a row, from one line that launches nothing else, at least \
-                     80 % of them with grids smaller than the GPU; launches matter, no CUDA graph is used, and no optimizer is in the \
-                     unit. Said behind the CUDA graph where values are read, cells are recurrent, or tokens are chosen",
+                     80 % of them with grids smaller than the GPU; launches matter, no CUDA graph is used, and no optimizer launches \
+                     them or is in the unit. Said behind the CUDA graph where values are read, cells are recurrent, or tokens are chosen",
         gain: "at most the launches of one unit for all, and as much kernel time as their blocks need if they fill the GPU: 44x, 53x \
                and more measured for samples one by one",
         not_when: "each needs the result of the one before (layers, time steps, decoding)",
