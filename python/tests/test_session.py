@@ -299,6 +299,8 @@ def test_an_interrupt_ends_the_session_and_goes_on(program):
     done = program("""
         import signal
         import gpuwhy
+        # The background jobs of a script ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         with gpuwhy.profile("run.gpuwhy"):
             play()
             signal.raise_signal(signal.SIGINT)
