@@ -6,8 +6,8 @@
     python3 python/wheel.py --binaries target/release    from existing files; the tag has the glibc that they need
     python3 python/wheel.py --test                       also installs it into a fresh environment and runs it
 
-zig, cargo-zigbuild and auditwheel come from PyPI, into target/wheel-tools. With --binaries, auditwheel is SKIPPED if it
-cannot be installed.
+zig, cargo-zigbuild, zopfli and auditwheel come from PyPI, into target/wheel-tools. With --binaries, nothing is compressed
+by zopfli, and auditwheel is SKIPPED if it cannot be installed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT / "python" / "build_backend"))
 # Maximum size of a wheel: PyPI accepts 100 MB, but slow connections need less.
 MOST_BYTES = 10_000_000
 AUDIT = ["auditwheel==6.8.2", "tomli"]
-BUILD = ["cargo-zigbuild==0.24.0", "ziglang==0.17.1", *AUDIT]
+BUILD = ["cargo-zigbuild==0.24.0", "ziglang==0.17.1", "zopfli==0.4.3", *AUDIT]
 
 
 def main() -> int:
