@@ -30,7 +30,6 @@ impl Buffer {
     ///
     /// `None` if the allocation fails or `bytes` is 0: the profiled program must not end because the
     /// profiler runs out of memory.
-    #[must_use]
     pub fn new(bytes: usize) -> Option<Self> {
         let words = bytes.div_ceil(8);
         let layout = Layout::array::<u64>(words).ok().filter(|layout| layout.size() > 0)?;
@@ -42,7 +41,6 @@ impl Buffer {
     }
 
     /// Size in bytes.
-    #[must_use]
     pub const fn capacity(&self) -> usize {
         size_of_val::<[u64]>(&*self.words)
     }
@@ -97,7 +95,6 @@ pub fn mark_lent(mark: u64) {
 
 /// Oldest mark of the buffers whose records are still to be delivered: CUPTI holds them, or the handler is
 /// processing them. `None` if there are no such buffers.
-#[must_use]
 pub fn oldest_lent() -> Option<u64> {
     lent().oldest()
 }
@@ -141,7 +138,6 @@ fn lent() -> MutexGuard<'static, LentBuffers> {
 }
 
 /// Number of buffers that CUPTI holds or is returning now. Buffers that it never returns at exit are lost.
-#[must_use]
 pub fn lent_buffers() -> usize {
     let buffers = lent();
     buffers.held.len() + buffers.returning.len()
@@ -205,7 +201,6 @@ impl CompletedBuffer {
     /// so names are not read, and a kind that is not in the size table ends the walk.
     ///
     /// `None` if the allocation fails or `bytes` is empty.
-    #[must_use]
     pub fn from_bytes(bytes: &[u8], context: usize, stream: u32) -> Option<Self> {
         let mut buffer = Buffer::new(bytes.len())?;
         buffer.bytes_mut().get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -213,25 +208,21 @@ impl CompletedBuffer {
     }
 
     /// The bytes that hold records.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.buffer.bytes().get(..self.valid).unwrap_or_default()
     }
 
     /// Address of the buffer's context, or 0: an id, not to be dereferenced.
-    #[must_use]
     pub const fn context(&self) -> usize {
         self.context
     }
 
     /// Stream of the buffer, or 0.
-    #[must_use]
     pub const fn stream(&self) -> u32 {
         self.stream
     }
 
     /// The records, in the order that CUPTI wrote them.
-    #[must_use]
     pub fn records<'a>(&'a self, sizes: &'a RecordSizes) -> Records<'a> {
         Records::new(self.bytes(), self.strings, sizes)
     }

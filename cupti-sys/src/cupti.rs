@@ -59,13 +59,11 @@ impl fmt::Debug for Cupti {
 
 impl Cupti {
     /// The file that the dynamic linker has mapped.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Why this file was chosen.
-    #[must_use]
     pub const fn found_by(&self) -> &FoundBy {
         &self.found_by
     }
@@ -112,7 +110,6 @@ impl Cupti {
     }
 
     /// True if single API functions can be recorded ([`enable_api`](Self::enable_api)): 12.5 and later.
-    #[must_use]
     pub const fn can_filter_api(&self) -> bool {
         self.symbols.enable_runtime_api.is_some() && self.symbols.enable_driver_api.is_some()
     }
@@ -195,7 +192,6 @@ impl Cupti {
 
     /// Name of an API function, for example `cudaLaunchKernel_v7000`. `None` if this library does not know
     /// it.
-    #[must_use]
     pub fn callback_name(&self, domain: Domain, callback_id: u32) -> Option<String> {
         let mut name = ptr::null();
         // SAFETY: the pointer is to a live local.
@@ -221,7 +217,6 @@ impl Cupti {
     }
 
     /// True if nodes of graphs have ids outside records: all known versions.
-    #[must_use]
     pub const fn can_name_graph_nodes(&self) -> bool {
         self.symbols.get_graph_node_id.is_some()
     }
@@ -268,7 +263,6 @@ impl Cupti {
     }
 
     /// Names of the optional functions that this library lacks.
-    #[must_use]
     pub fn missing_functions(&self) -> Vec<&'static str> {
         self.symbols.missing()
     }

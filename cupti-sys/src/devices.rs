@@ -63,7 +63,6 @@ impl DeviceLink {
 
     /// Link of this generation with this number of lanes; `None` for 0 lanes or a generation whose rate is
     /// unknown.
-    #[must_use]
     pub fn of_generation(generation: u32, lanes: u32) -> Option<Self> {
         let (generation, megatransfers) = (1..).zip(Self::RATES).find(|&(known, _)| known == generation)?;
         (lanes > 0).then_some(Self { generation, megatransfers, lanes })
@@ -98,7 +97,6 @@ type GetUuid = unsafe extern "C" fn(*mut [u8; 16], i32) -> i32;
 
 /// Devices that this process can use. Empty if CUDA is not initialized here or there is no driver: this
 /// neither loads nor initializes anything.
-#[must_use]
 pub fn driver_devices() -> Vec<DriverDevice> {
     let Some(libcuda) = driver::mapped() else { return Vec::new() };
     handles(&libcuda).filter_map(|(ordinal, handle)| device(&libcuda, ordinal, handle)).collect()
@@ -106,7 +104,6 @@ pub fn driver_devices() -> Vec<DriverDevice> {
 
 /// Bit mask of the devices below 64 whose primary context exists: the context that the CUDA runtime, and so
 /// nearly every program, uses. 0 if CUDA is not initialized here.
-#[must_use]
 pub fn devices_in_use() -> u64 {
     let Some(libcuda) = driver::mapped() else { return 0 };
     let Some(state) = function::<GetPrimaryState>(&libcuda, c"cuDevicePrimaryCtxGetState") else { return 0 };

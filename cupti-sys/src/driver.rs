@@ -17,14 +17,12 @@ const KERNEL_MODULE: &str = "/proc/driver/nvidia/version";
 
 /// The newest CUDA that the driver in this process supports, as `1000 * major + 10 * minor`. `None` if no
 /// libcuda is mapped yet: this never loads one.
-#[must_use]
 pub fn driver_cuda_version() -> Option<u32> {
     mapped().and_then(|libcuda| cuda_version(&libcuda))
 }
 
 /// Same as [`driver_cuda_version`], but loads libcuda if it is not mapped. For a program that is not a CUDA
 /// program, such as a diagnostic command; does not initialize CUDA. `None` if there is no libcuda.
-#[must_use]
 pub fn driver_cuda_version_by_loading() -> Option<u32> {
     load_driver().and_then(|libcuda| cuda_version(&libcuda))
 }
@@ -46,7 +44,6 @@ pub(crate) fn mapped() -> Option<ManuallyDrop<Library>> {
 
 /// The driver's library, loaded if it is not mapped: for a program that is not a CUDA program. It stays
 /// loaded.
-#[must_use]
 pub fn load_driver() -> Option<ManuallyDrop<Library>> {
     open(RTLD_LAZY | RTLD_LOCAL)
 }
@@ -93,7 +90,6 @@ fn cuda_version(libcuda: &Library) -> Option<u32> {
 }
 
 /// Version of the NVIDIA kernel module, for example `580.159.04`. `None` if the module is not loaded.
-#[must_use]
 pub fn kernel_driver_version() -> Option<String> {
     parse_version(&fs::read_to_string(KERNEL_MODULE).ok()?)
 }

@@ -56,7 +56,6 @@ pub struct LoadError {
 
 impl LoadError {
     /// Why the driver cannot be used, if a library was found that only needs a driver.
-    #[must_use]
     pub fn no_driver(&self) -> Option<&str> {
         self.tried.iter().find_map(|(_, failure)| match failure {
             Failure::NoDriver(why) => Some(why.as_str()),
@@ -134,7 +133,6 @@ fn is_replay(library: &Library) -> bool {
 
 /// True if the path exists but is not a regular file: opening a pipe, the dynamic linker would wait for a
 /// writer. A bare name is not checked; the linker searches its own folders for it.
-#[must_use]
 pub fn is_no_file(path: &Path) -> bool {
     path.components().count() > 1 && path.metadata().is_ok_and(|found| !found.is_file())
 }

@@ -98,20 +98,17 @@ impl Destination {
     }
 
     /// Name for messages: the path, or `standard output`.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// True if the destination is a file or folder that is incomplete until the end and must be removed on
     /// failure.
-    #[must_use]
     pub fn is_named(&self) -> bool {
         matches!(self.kind, DestinationKind::Named { .. })
     }
 
     /// True if it is standard output.
-    #[must_use]
     pub fn is_stdout(&self) -> bool {
         matches!(self.kind, DestinationKind::Stdout(_))
     }

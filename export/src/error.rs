@@ -55,13 +55,11 @@ impl ExportError {
     }
 
     /// True if the reader of the output closed it; it has everything that it wanted.
-    #[must_use]
     pub fn is_broken_pipe(&self) -> bool {
         matches!(&self.cause, Cause::Io(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
     /// True if a [`Progress`](gpuwhy_import::Progress) ended the work.
-    #[must_use]
     pub fn is_interrupted(&self) -> bool {
         matches!(&self.cause, Cause::Input(error) if error.is_interrupted())
     }

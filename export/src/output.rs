@@ -99,7 +99,6 @@ impl Output {
     }
 
     /// Adds the file name to an error of writing.
-    #[must_use]
     pub fn failed(&self, error: io::Error) -> ExportError {
         ExportError::io(&self.path, error)
     }

@@ -38,7 +38,6 @@ pub struct ChildCounts {
 
 impl Children {
     /// Creates a reader without reading anything yet.
-    #[must_use]
     pub fn of(process: Process) -> Self {
         Self { process, known: Vec::new(), listed: None }
     }

@@ -36,7 +36,6 @@ pub struct Image<'a> {
 impl<'a> Image<'a> {
     /// The ELF file whose first byte is at `base`. `None` if that is not a 64-bit little-endian ELF file with
     /// a symbol table.
-    #[must_use]
     pub fn at(memory: &'a Memory, base: u64) -> Option<Self> {
         let header = memory.array::<64>(base).ok()?;
         if header.get(..6) != Some(b"\x7fELF\x02\x01") {
@@ -79,7 +78,6 @@ impl<'a> Image<'a> {
     }
 
     /// Address of the exported symbol `name`.
-    #[must_use]
     pub fn symbol(&self, name: &str) -> Option<u64> {
         self.look_up(name).ok().flatten()
     }

@@ -18,7 +18,6 @@ pub struct Mapped {
 
 impl Mapped {
     /// Last component of its path.
-    #[must_use]
     pub fn file_name(&self) -> &str {
         self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
@@ -51,7 +50,6 @@ pub struct Executable {
 
 impl Executable {
     /// True if it contains `address`.
-    #[must_use]
     pub fn contains(&self, address: u64) -> bool {
         (self.begin..self.end).contains(&address)
     }

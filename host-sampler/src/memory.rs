@@ -41,7 +41,6 @@ impl Memory {
     }
 
     /// True if the program has left the file open; to be checked before a series of reads.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.get().is_ok()
     }
@@ -88,13 +87,11 @@ impl Memory {
 }
 
 /// The 64-bit number at `offset` in `bytes`; `None` beyond their end.
-#[must_use]
 pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     bytes.get(offset..)?.first_chunk().copied().map(u64::from_le_bytes)
 }
 
 /// The 32-bit number at `offset` in `bytes`; `None` beyond their end.
-#[must_use]
 pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().copied().map(u32::from_le_bytes)
 }

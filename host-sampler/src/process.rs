@@ -13,7 +13,6 @@ pub struct Process {
 impl Process {
     /// The calling process. The path contains its id, so that a forked child that continues to use the value
     /// reads its parent rather than itself. It is the id by which this `/proc` lists the process.
-    #[must_use]
     pub fn this() -> Self {
         let itself = fs::read_link("/proc/self").ok();
         let id = itself.and_then(|name| name.to_str()?.parse().ok());
@@ -27,20 +26,17 @@ impl Process {
     }
 
     /// Process id, which is also the id of its first thread.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
 
     /// Name of its first thread; `None` if it has ended.
-    #[must_use]
     pub fn name(&self) -> Option<String> {
         let name = fs::read(self.folder.join("comm")).ok()?;
         Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
     }
 
     /// Path of its folder.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -55,7 +55,6 @@ impl Thread {
 
     /// Stack pointer and program counter of a waiting thread. `None` if it is on a core, runnable or ended,
     /// or the kernel denies access.
-    #[must_use]
     pub fn place(&self) -> Option<(u64, u64)> {
         let mut text = [0; 256];
         place(read(self.syscall.as_ref()?, &mut text).ok()?)

@@ -49,7 +49,6 @@ impl OpenError {
     }
 
     /// A [`Progress`](crate::Progress) stopped the work on `path`.
-    #[must_use]
     pub fn interrupted(path: &Path) -> Self {
         Self { path: path.to_owned(), cause: Cause::Interrupted }
     }
@@ -65,13 +64,11 @@ impl OpenError {
     }
 
     /// Path of the file that cannot be opened.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// True if a [`Progress`](crate::Progress) stopped the work.
-    #[must_use]
     pub fn is_interrupted(&self) -> bool {
         matches!(self.cause, Cause::Interrupted)
     }

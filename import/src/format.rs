@@ -114,7 +114,6 @@ fn is_xplane(head: &[u8]) -> bool {
 
 /// True if a JSON file, compressed or not, is a trace of the PyTorch profiler rather than another file in the
 /// program's output folder. False if the file cannot be read.
-#[must_use]
 pub fn is_kineto(path: &Path) -> bool {
     kineto_head(path).is_ok_and(|head| {
         let text = String::from_utf8_lossy(&head);

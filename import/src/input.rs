@@ -74,14 +74,12 @@ impl Input {
     }
 
     /// Path under which it was opened.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Report that the trace of a long run contains. `None` if there is none, if the trace is damaged, and
     /// for all other formats and pipes.
-    #[must_use]
     pub fn stored_report(&self) -> Option<StoredReport> {
         let readable = self.is_file && self.format == Format::Trace;
         let read = || StoredReport::read(BufReader::with_capacity(BUFFER_BYTES, self.again())).ok().flatten();
@@ -95,7 +93,6 @@ impl Input {
     }
 
     /// The traced process, from the start of a trace of gpuwhy. `None` as for [`stored_report`](Self::stored_report).
-    #[must_use]
     pub fn process(&self) -> Option<ProcessInfo> {
         let readable = self.is_file && self.format == Format::Trace;
         let read = || TraceReader::new(BufReader::with_capacity(BUFFER_BYTES, self.again())).ok();

@@ -43,7 +43,6 @@ pub struct RunState<'a> {
 
 impl RunState<'_> {
     /// Makes the report that the program itself would have made at this moment.
-    #[must_use]
     pub fn report(&self) -> Report {
         self.captures.report(self.session, self.dictionary, End::Abrupt, Vec::new())
     }

@@ -36,7 +36,6 @@ use crate::scratch::{self, Translated};
 use crate::translate::{self, NOT_SEVERAL};
 
 /// Name of a trace without its extensions (`.gpuwhy`, `.gpuwhy.gz`).
-#[must_use]
 pub fn stem(path: &Path) -> String {
     let unpacked = match path.extension() {
         Some(packed) if packed == "gz" => path.file_stem().map(Path::new).unwrap_or(path),
@@ -319,19 +318,16 @@ impl TraceFile {
     }
 
     /// Path of the file.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The other processes of a file with several, which are left out: a sentence for the user, without a period.
-    #[must_use]
     pub fn other_processes(&self) -> Option<&str> {
         self.other_processes.as_deref()
     }
 
     /// The traced process.
-    #[must_use]
     pub fn session(&self) -> &ProcessInfo {
         &self.session
     }
@@ -373,7 +369,6 @@ impl TraceFile {
     }
 
     /// Size of the file when it was opened, bytes.
-    #[must_use]
     pub fn size(&self) -> u64 {
         self.bytes
     }
@@ -456,7 +451,6 @@ impl Pass {
     }
 
     /// Number of the file's bytes that were read.
-    #[must_use]
     pub fn position(&self) -> u64 {
         self.position.get()
     }

@@ -105,7 +105,6 @@ pub extern "C" fn gpuwhy_session_functions() -> *const SessionFunctions {
 }
 
 /// Functions for sessions of a program that has linked this library.
-#[must_use]
 pub fn session_functions() -> &'static SessionFunctions {
     &SESSION_FUNCTIONS
 }

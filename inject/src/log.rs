@@ -47,7 +47,6 @@ pub enum Level {
 
 impl Level {
     /// Parses a lower-case name.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "off" => Self::Off,

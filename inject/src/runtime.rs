@@ -241,7 +241,6 @@ pub enum SessionError {
 
 impl SessionError {
     /// Error code in C; 0 is success.
-    #[must_use]
     pub const fn code(&self) -> c_int {
         match self {
             Self::Start(StartError::NoCupti(_) | StartError::NoDriver(_)) => 1,

@@ -165,7 +165,6 @@ pub fn end() -> Result<(), SessionError> {
 }
 
 /// Time on the clock of the records; the wall clock while measuring is off.
-#[must_use]
 pub fn now() -> Timestamp {
     Profiler::measuring().map_or_else(clock::wall_clock, |profiler| clock::now(profiler.cupti()))
 }

@@ -154,7 +154,6 @@ impl Device {
 
     /// True if it is partitioned into MIG instances: NVML's values then do not describe this process's part.
     /// False for devices and libraries that do not know MIG.
-    #[must_use]
     pub fn is_divided(&self) -> bool {
         let Some(mig_mode) = self.nvml.mig_mode else { return false };
         let (mut current, mut pending) = (0, 0);
@@ -166,7 +165,6 @@ impl Device {
     /// Generation and lanes of the best PCI Express link that "is possible with this device and system" (NVML
     /// reference), not of the current link, which drops to a lower generation when idle. `None` if either is
     /// not reported.
-    #[must_use]
     pub fn best_link(&self) -> Option<(u32, u32)> {
         let ask = |question: Option<abi::GetNumber>| {
             let mut answer = 0;

@@ -23,7 +23,6 @@ pub enum Text<'a> {
 
 impl<'a> Text<'a> {
     /// The text as UTF-8; invalid characters become U+FFFD.
-    #[must_use]
     pub fn to_string_lossy(&self) -> Cow<'a, str> {
         match self {
             Self::Narrow(bytes) => String::from_utf8_lossy(bytes),

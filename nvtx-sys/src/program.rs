@@ -176,13 +176,11 @@ impl<const COPY: usize> Program<COPY> {
     }
 
     /// The function that offers this copy's tables.
-    #[must_use]
     pub fn export_tables(self) -> GetExportTable {
         get_export_table::<COPY>
     }
 
     /// The version that the tool has reported; 0 if it has not.
-    #[must_use]
     pub fn tool_version(self) -> u32 {
         GLOBALS[COPY].tool_version.load(Ordering::Relaxed)
     }
@@ -209,7 +207,6 @@ impl<const COPY: usize> Program<COPY> {
 
 impl EventAttributes {
     /// `nvtxEventAttributes_t` after `{0}` with `version` and `size` set.
-    #[must_use]
     pub const fn new() -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "48")]
         let size = size_of::<Self>() as u16;
@@ -228,7 +225,6 @@ impl EventAttributes {
     }
 
     /// Attributes with this text.
-    #[must_use]
     pub const fn text(text: &CStr) -> Self {
         Self { message_type: crate::abi::message_type::ASCII, message: text.as_ptr(), ..Self::new() }
     }

@@ -45,7 +45,6 @@ pub struct ManagedTotals {
 
 impl ManagedTotals {
     /// True if migrations were recorded: gpuwhy itself records faults alone.
-    #[must_use]
     pub fn has_moved(&self) -> bool {
         self.to_device.count + self.to_host.count > 0
     }

@@ -118,13 +118,11 @@ impl Bug {
     }
 
     /// True if a version has it. An unknown one, 0, has none.
-    #[must_use]
     pub const fn is_in(&self, version: u32) -> bool {
         version != 0 && self.from <= version && version < self.before
     }
 
     /// What this version does, the source, and what to do for a program with the library at `path`.
-    #[must_use]
     pub fn sentence(&self, version: u32, path: &str) -> String {
         let remedy = remedy_by(if self.when == When::Yielded { TURNS_PACKAGE } else { GOOD_PACKAGE }, path);
         format!("CUPTI {} {} ({}); {remedy}", name(version), self.effect, self.sourced())
@@ -139,7 +137,6 @@ impl Bug {
 }
 
 /// All bugs of a version in one sentence, and what to do; `None` if none is known.
-#[must_use]
 pub fn all_of(version: u32, path: &str) -> Option<(String, String)> {
     let bugs: Vec<_> = Bug::ALL.iter().filter(|bug| bug.is_in(version)).collect();
     let effects: Vec<_> = bugs.iter().map(|bug| format!("{} ({})", bug.effect, bug.sourced())).collect();
@@ -149,7 +146,6 @@ pub fn all_of(version: u32, path: &str) -> Option<(String, String)> {
 
 /// How a program with the libcupti at `path` gets one with fewer bugs. A library that a program has loaded stays in
 /// use, so naming another one for gpuwhy does not help; PyTorch loads the one beside it.
-#[must_use]
 pub fn remedy(path: &str) -> String {
     remedy_by(GOOD_PACKAGE, path)
 }
@@ -166,7 +162,6 @@ fn remedy_by((version, package): Package, path: &str) -> String {
 }
 
 /// Version of CUDA with the CUPTI that `cuptiGetVersion` describes.
-#[must_use]
 pub fn name(version: u32) -> String {
     match version {
         ..20 => "11.8 to 12.1".to_owned(),

@@ -54,7 +54,6 @@ fn operator_of(symbol: &str) -> Option<String> {
 
 impl LaunchSite {
     /// Resolves the names of a place.
-    #[must_use]
     pub fn of(place: &LaunchPlace, dictionary: &Dictionary) -> Self {
         let name = |id: NameId| dictionary.name(id).to_owned();
         let function = |id: NameId| demangled(dictionary.name(id));
@@ -97,7 +96,6 @@ impl LaunchSite {
     }
 
     /// In code of Inductor, the operators that were fused, without those that only change the view of a tensor.
-    #[must_use]
     pub fn operators(&self) -> Option<String> {
         self.operator.as_deref().and_then(computing)
     }

@@ -26,7 +26,6 @@ macro_rules! numbers {
             pub const ALL: &'static [Self] = &[$(Self::$value),*];
 
             /// Name of this value, or `None` if this version does not know it.
-            #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($number => Some(stringify!($value)),)*

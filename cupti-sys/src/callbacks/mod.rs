@@ -171,7 +171,6 @@ pub(crate) unsafe extern "C" fn completed<H: ActivityHandler>(
 }
 
 /// Counts the records of a buffer with the library's own iterator, which needs no size table.
-#[must_use]
 pub fn count_by_library(cupti: &Cupti, buffer: &CompletedBuffer) -> u64 {
     let valid = buffer.bytes();
     let mut record = ptr::null_mut();

@@ -49,7 +49,6 @@ pub enum MetricKind {
 
 impl MetricKind {
     /// A stable name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -79,7 +78,6 @@ pub struct MetricNames {
 
 impl MetricNames {
     /// These names, in this order. A name that contains a NUL ends there, as in C.
-    #[must_use]
     pub fn new(names: &[&str]) -> Self {
         let until_nul = |name: &&str| CString::new(name.split('\0').next().unwrap_or_default()).unwrap_or_default();
         let texts: Vec<CString> = names.iter().map(until_nul).collect();
@@ -88,19 +86,16 @@ impl MetricNames {
     }
 
     /// Number of names.
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.pointers.len()
     }
 
     /// True if there are no names.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.pointers.is_empty()
     }
 
     /// C array of the names, valid while this value is alive.
-    #[must_use]
     pub const fn as_ptr(&self) -> *const *const c_char {
         self.pointers.as_ptr()
     }
@@ -120,13 +115,11 @@ pub struct Configuration {
 
 impl Configuration {
     /// The library's own bytes. CUPTI reads them while a collection is open.
-    #[must_use]
     pub fn image(&self) -> &[u8] {
         &self.image
     }
 
     /// Number of times that the same work must run.
-    #[must_use]
     pub const fn passes(&self) -> usize {
         self.passes
     }

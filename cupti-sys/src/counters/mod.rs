@@ -53,7 +53,6 @@ static COUNTERS: OnceLock<Counters> = OnceLock::new();
 
 impl Counters {
     /// The counter interfaces of this library: loads the metric library, once. Calls no CUPTI function.
-    #[must_use]
     pub fn of(cupti: &'static Cupti) -> &'static Self {
         COUNTERS.get_or_init(|| {
             let metric_library = cupti.path().with_file_name(METRIC_LIBRARY);
@@ -63,19 +62,16 @@ impl Counters {
     }
 
     /// Its functions.
-    #[must_use]
     pub const fn functions(&self) -> &Functions {
         &self.functions
     }
 
     /// The library next to libcupti that metrics need, and the reason, if it could not be loaded.
-    #[must_use]
     pub fn missing_library(&self) -> Option<(&Path, &str)> {
         Some((&self.metric_library, self.missing.as_deref()?))
     }
 
     /// True if the library is new enough for sampling: CUDA 12.6 and later.
-    #[must_use]
     pub const fn can_sample(&self) -> bool {
         self.functions.pm_enable.exists() && self.functions.host_initialize.exists()
     }

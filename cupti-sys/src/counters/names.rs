@@ -33,7 +33,6 @@ impl MetricKind {
 
     /// What may follow the base name of a metric of this kind. The same for all chips: `testing/layout-check`
     /// compares it with released libraries.
-    #[must_use]
     pub fn suffixes(self) -> Vec<String> {
         let with_rollups = |of: &[&str]| {
             ROLLUPS.iter().flat_map(|rollup| of.iter().map(move |submetric| format!("{rollup}{submetric}"))).collect()
@@ -75,7 +74,6 @@ impl Host {
 impl Catalog {
     /// Metrics that this name stands for: the metric itself, or for a base name its shortest suffixes, as in
     /// Nsight Compute. Empty if the chip does not have it.
-    #[must_use]
     pub fn named(&self, name: &str) -> Vec<String> {
         if let Some(kind) = self.0.get(name) {
             return kind.first_suffixes().iter().map(|suffix| format!("{name}{suffix}")).collect();
@@ -86,7 +84,6 @@ impl Catalog {
 
     /// Metrics whose base names are accepted, with their shortest suffixes. If there is none, the metrics whose
     /// complete names are accepted.
-    #[must_use]
     pub fn matching(&self, accept: impl Fn(&str) -> bool) -> Vec<String> {
         let bases: Vec<_> = self.0.keys().filter(|name| accept(name)).flat_map(|name| self.named(name)).collect();
         if !bases.is_empty() {
@@ -100,7 +97,6 @@ impl Catalog {
 
     /// Up to `most` names that are closest to one that the chip does not have, the closest first: for a known
     /// base name those with another suffix, else other base names. `distance` is 0 for equal names.
-    #[must_use]
     pub fn nearest(&self, name: &str, most: usize, distance: impl Fn(&str, &str) -> usize) -> Vec<String> {
         let (compared, mut names): (_, Vec<String>) = match self.base_of(name) {
             Some((base, kind)) => {

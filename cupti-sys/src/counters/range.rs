@@ -110,19 +110,16 @@ impl RangePlan {
     }
 
     /// Number of groups.
-    #[must_use]
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
 
     /// Number of launches that a group needs.
-    #[must_use]
     pub fn passes(&self, group: usize) -> usize {
         self.groups.get(group).map_or(0, |group| group.configuration.passes())
     }
 
     /// Metrics that the chip does not have.
-    #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
@@ -213,13 +210,11 @@ impl RangeProfiler {
     }
 
     /// The context of this profiler.
-    #[must_use]
     pub const fn context(&self) -> ContextHandle {
         self.context
     }
 
     /// The metrics that it measures.
-    #[must_use]
     pub const fn plan(&self) -> &RangePlan {
         &self.plan
     }

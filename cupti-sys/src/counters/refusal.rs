@@ -38,7 +38,6 @@ pub enum CounterError {
 
 impl CounterError {
     /// Reason for an error that CUPTI returned.
-    #[must_use]
     pub const fn of(error: &Error) -> Self {
         match error.code {
             CuptiResult::HARDWARE_BUSY => Self::Busy,
@@ -57,7 +56,6 @@ impl CounterError {
     }
 
     /// A stable one-word name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
@@ -74,7 +72,6 @@ impl CounterError {
     }
 
     /// True if a later attempt may succeed.
-    #[must_use]
     pub const fn may_pass(self) -> bool {
         matches!(self, Self::Busy)
     }
@@ -106,7 +103,6 @@ impl fmt::Display for CounterError {
 }
 
 /// True if the kernel module restricts counters to administrators; `None` if it does not say.
-#[must_use]
 pub fn restricted_to_administrators() -> Option<bool> {
     restricted(&fs::read_to_string(DRIVER_PARAMETERS).ok()?)
 }

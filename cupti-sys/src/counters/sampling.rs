@@ -158,7 +158,6 @@ impl Sampler {
     }
 
     /// Host memory in bytes that decoding needs.
-    #[must_use]
     pub const fn image_bytes(&self) -> usize {
         self.image.len()
     }

@@ -51,28 +51,24 @@ impl<'a> KernelRecord<'a> {
     pub const NAME_OFFSET: usize = 104;
 
     /// Mangled name; see [`Record::string`](super::Record::string) for its lifetime.
-    #[must_use]
     #[inline]
     pub fn name(&self) -> Option<&'a CStr> {
         self.record().string(Self::NAME_OFFSET)
     }
 
     /// Blocks in the grid: x, y, z.
-    #[must_use]
     #[inline]
     pub fn grid(&self) -> [u32; 3] {
         [self.grid_x(), self.grid_y(), self.grid_z()].map(i32::cast_unsigned)
     }
 
     /// Threads in a block: x, y, z.
-    #[must_use]
     #[inline]
     pub fn block(&self) -> [u32; 3] {
         [self.block_x(), self.block_y(), self.block_z()].map(i32::cast_unsigned)
     }
 
     /// Blocks in a cluster: x, y, z; zero without clusters or before CUDA 11.8.
-    #[must_use]
     #[inline]
     pub fn cluster(&self) -> [u32; 3] {
         [self.cluster_x(), self.cluster_y(), self.cluster_z()].map(Option::unwrap_or_default)
@@ -111,7 +107,6 @@ layout! {
 
 impl MemcpyRecord<'_> {
     /// True if it was issued asynchronously.
-    #[must_use]
     pub fn is_async(&self) -> bool {
         u32::from(self.flags()) & FLAG_ASYNC != 0
     }
@@ -150,7 +145,6 @@ layout! {
 
 impl MemcpyP2pRecord<'_> {
     /// True if it was issued asynchronously.
-    #[must_use]
     pub fn is_async(&self) -> bool {
         u32::from(self.flags()) & FLAG_ASYNC != 0
     }
@@ -182,7 +176,6 @@ layout! {
 
 impl MemsetRecord<'_> {
     /// True if it was issued asynchronously.
-    #[must_use]
     pub fn is_async(&self) -> bool {
         u32::from(self.flags()) & FLAG_ASYNC != 0
     }

@@ -24,7 +24,6 @@ layout! {
 impl ApiRecord<'_> {
     /// The API that the function belongs to. [`Kind::INTERNAL_LAUNCH_API`] numbers its functions as the
     /// driver does.
-    #[must_use]
     #[inline]
     pub fn domain(&self) -> Domain {
         if self.record().kind() == Kind::RUNTIME { Domain::RUNTIME } else { Domain::DRIVER }
@@ -91,7 +90,6 @@ layout! {
 
 impl OverheadRecord<'_> {
     /// The thread that the overhead delayed, if the record is about a thread.
-    #[must_use]
     pub fn thread_id(&self) -> Option<u32> {
         // The process id comes first, then the thread id.
         let [_, _, _, _, thread @ .., _, _, _, _] = self.object_id();

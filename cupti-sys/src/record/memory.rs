@@ -45,14 +45,12 @@ impl<'a> MemoryRecord<'a> {
     pub const NAME_OFFSET: usize = 64;
 
     /// True if the operation is ordered by a stream.
-    #[must_use]
     pub fn is_async(&self) -> bool {
         self.async_flag() != 0
     }
 
     /// Name of the variable, for static memory; see [`Record::string`](super::Record::string) for its
     /// lifetime.
-    #[must_use]
     pub fn name(&self) -> Option<&'a CStr> {
         self.record().string(Self::NAME_OFFSET)
     }

@@ -63,7 +63,6 @@ pub enum Activity<'a> {
 
 impl<'a> Record<'a> {
     /// The record with the accessors of its kind.
-    #[must_use]
     #[inline]
     pub fn activity(self) -> Activity<'a> {
         let activity = match self.kind() {
@@ -91,7 +90,6 @@ impl<'a> Record<'a> {
     /// string, and for records that did not come from the CUPTI of this process.
     ///
     /// It is valid while the buffer is held: copy or intern it during the walk.
-    #[must_use]
     #[inline]
     pub fn string(&self, offset: usize) -> Option<&'a CStr> {
         let address = self.string_address(offset);
@@ -105,7 +103,6 @@ impl<'a> Record<'a> {
 }
 
 /// Offsets of string addresses in a record of this kind.
-#[must_use]
 #[inline]
 pub const fn string_offsets(kind: Kind) -> &'static [usize] {
     match kind {

@@ -38,13 +38,11 @@ impl<'a> DeviceRecord<'a> {
     pub const NAME_OFFSET: usize = 136;
 
     /// Product name; see [`Record::string`](super::Record::string) for its lifetime.
-    #[must_use]
     pub fn name(&self) -> Option<&'a CStr> {
         self.record().string(Self::NAME_OFFSET)
     }
 
     /// Compute capability: major, minor.
-    #[must_use]
     pub fn compute_capability(&self) -> [u32; 2] {
         [self.compute_capability_major(), self.compute_capability_minor()]
     }

@@ -37,14 +37,12 @@ impl<'a> Record<'a> {
     }
 
     /// Kind of the record.
-    #[must_use]
     #[inline]
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
     /// The whole record, kind included.
-    #[must_use]
     #[inline]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
@@ -57,7 +55,6 @@ impl<'a> Record<'a> {
     }
 
     /// The string address at `offset`; 0 if there is none.
-    #[must_use]
     #[inline]
     pub fn string_address(&self, offset: usize) -> u64 {
         self.read(offset).unwrap_or(0)
@@ -125,7 +122,6 @@ macro_rules! layout {
             }
 
             /// The record itself.
-            #[must_use]
             #[inline]
             pub const fn record(&self) -> crate::record::view::Record<'a> {
                 self.0

@@ -40,7 +40,6 @@ pub struct Search {
 
 impl Search {
     /// Describes this process: its mapped libraries, environment and toolkits, without an override.
-    #[must_use]
     pub fn for_this_process() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let mut installed: Vec<PathBuf> = entries(Path::new("/usr/local"), "cuda");
@@ -58,7 +57,6 @@ impl Search {
 }
 
 /// Files of libcupti that are loaded into this process, in load order. Each is an independent CUPTI.
-#[must_use]
 pub fn loaded_copies() -> Vec<PathBuf> {
     mapped_libraries().into_iter().filter(|path| is_libcupti(path)).collect()
 }
@@ -140,7 +138,6 @@ pub struct Location {
 }
 
 /// Lists all candidates, in the order in which they are tried, without loading anything.
-#[must_use]
 pub fn discover(search: &Search) -> Vec<Location> {
     let mut list = List { driver: search.driver_cuda_version, candidates: Vec::new() };
     let mapped = search.mapped.iter().find(|path| is_libcupti(path));

@@ -40,14 +40,12 @@ impl<'a> Records<'a> {
     }
 
     /// Offset of the next record.
-    #[must_use]
     pub const fn offset(&self) -> usize {
         self.offset
     }
 
     /// Bytes that could not be walked, once the iterator has returned `None`; `None` if the walk reached the
     /// end of the valid bytes.
-    #[must_use]
     pub const fn remainder(&self) -> Option<Broken> {
         if self.broken { Some(Broken { offset: self.offset, bytes: self.valid.len() - self.offset }) } else { None }
     }
@@ -138,7 +136,6 @@ impl RecordSizes {
     }
 
     /// Sizes from a known table, for records from a recording. Invalid kinds and sizes are ignored.
-    #[must_use]
     pub fn from_pairs(pairs: &[(Kind, u32)]) -> Self {
         let mut sizes = Self { by_kind: [0; MEASURED_KINDS as usize], library: None };
         for &(kind, size) in pairs {
@@ -154,7 +151,6 @@ impl RecordSizes {
 
     /// Size of a kind's record in bytes, always a multiple of 8; `None` if this library does not know the
     /// kind.
-    #[must_use]
     #[inline]
     pub fn get(&self, kind: Kind) -> Option<u32> {
         self.by_kind.get(kind.0 as usize).copied().filter(|&size| size != 0)

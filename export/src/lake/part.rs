@@ -34,7 +34,6 @@ pub struct PendingFiles {
 
 impl PendingFiles {
     /// Creates a part of the run that started on `date`. `name` is the file name without extension.
-    #[must_use]
     pub fn new(lake: &Lake, date: &str, run: &str, name: String) -> Self {
         Self {
             lake: lake.clone(),
@@ -72,7 +71,6 @@ impl PendingFiles {
     }
 
     /// Number of rows added.
-    #[must_use]
     pub fn written(&self) -> u64 {
         self.written
     }

@@ -33,7 +33,6 @@ pub struct PartFile {
 
 impl Lake {
     /// The lake in the folder `root`, which may not exist yet.
-    #[must_use]
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
@@ -52,13 +51,11 @@ impl Lake {
     }
 
     /// True if the folder contains files of a lake.
-    #[must_use]
     pub fn is_there(&self) -> bool {
         Table::ALL.iter().any(|&table| self.files(table).is_ok_and(|files| !files.is_empty()))
     }
 
     /// True if the lake is in an object store, which engines can read but gpuwhy cannot.
-    #[must_use]
     pub fn is_remote(&self) -> bool {
         self.root.to_str().is_some_and(|root| root.contains("://"))
     }
@@ -72,19 +69,16 @@ impl Lake {
     }
 
     /// Root folder.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// Folder of a table.
-    #[must_use]
     pub fn table(&self, table: Table) -> PathBuf {
         self.root.join(table.name())
     }
 
     /// Folder of a run in a table.
-    #[must_use]
     pub fn partition(&self, table: Table, date: &str, run: &str) -> PathBuf {
         self.table(table).join(format!("date={date}")).join(format!("run={}", escaped(run)))
     }
@@ -181,7 +175,6 @@ fn unescaped(text: &str) -> String {
 
 /// Day of a time in nanoseconds since the Unix epoch, `YYYY-MM-DD`, UTC. By Howard Hinnant's
 /// `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>).
-#[must_use]
 pub fn date(nanos: u64) -> String {
     let days = nanos / (86_400 * 1_000_000_000) + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

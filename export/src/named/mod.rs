@@ -69,7 +69,6 @@ pub struct Parameter {
 
 impl NamedQuery {
     /// All queries of a kind, in recommended reading order.
-    #[must_use]
     pub fn all(kind: QueryKind) -> Vec<Self> {
         let files = match kind {
             QueryKind::Report => REPORTS,
@@ -80,7 +79,6 @@ impl NamedQuery {
     }
 
     /// Query with this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let all = [QueryKind::Report, QueryKind::Rule, QueryKind::Recipe].into_iter().flat_map(Self::all);
         all.into_iter().find(|query| query.name == name)
@@ -109,7 +107,6 @@ impl NamedQuery {
     }
 
     /// True if it has this parameter.
-    #[must_use]
     pub fn has(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|of| of.name == parameter)
     }
@@ -133,7 +130,6 @@ impl NamedQuery {
     }
 
     /// SQL with the values of the parameters.
-    #[must_use]
     pub fn sql(&self) -> String {
         self.filled(self.sql)
     }
@@ -191,7 +187,6 @@ impl Parameter {
     }
 
     /// Permitted values, for display.
-    #[must_use]
     pub fn values(&self) -> String {
         match self.range {
             Some((-1, most)) => format!("1 to {most}, -1 for all"),

@@ -23,7 +23,6 @@ pub struct Label {
 ///
 /// A process inherits the rank of its parent. Of two traces with the same run and rank, the one that started
 /// first keeps them; the other becomes a separate run whose name includes the name of its file.
-#[must_use]
 pub fn labels(traces: &[TraceFile], run: Option<&str>) -> Vec<Label> {
     let mut order: Vec<usize> = (0..traces.len()).collect();
     order.sort_by_key(|&index| traces[index].session().start);

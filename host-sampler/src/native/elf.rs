@@ -80,7 +80,6 @@ pub struct DynamicSymbols {
 
 impl Elf {
     /// The file loaded with its first byte at `base`. `None` if that is not a 64-bit little-endian ELF file.
-    #[must_use]
     pub fn at(memory: &Memory, base: u64) -> Option<Self> {
         let header = memory.array::<64>(base).ok()?;
         if header.get(..6) != Some(b"\x7fELF\x02\x01") || u16_at(&header, 54)? != 56 {

@@ -23,7 +23,6 @@ pub enum Taken<'a> {
 }
 
 /// The merged stack, innermost first. `None` if the two do not belong together.
-#[must_use]
 pub fn merge(native: &NativeStack, python: &[Frame], taken: Taken<'_>) -> Option<Vec<Frame>> {
     let Some(innermost) = python.first() else { return Some(native_frames(native)) };
     let (called, words) = match &native.end {
@@ -45,7 +44,6 @@ pub fn merge(native: &NativeStack, python: &[Frame], taken: Taken<'_>) -> Option
 }
 
 /// Functions of a native stack as frames, innermost first.
-#[must_use]
 pub fn native_frames(native: &NativeStack) -> Vec<Frame> {
     native.functions.iter().map(|function| frame(function)).collect()
 }

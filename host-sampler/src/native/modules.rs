@@ -34,7 +34,6 @@ pub struct Module {
 
 impl Module {
     /// Converts an address of the process to one in the file.
-    #[must_use]
     pub fn address_in_file(&self, address: u64) -> u64 {
         address.wrapping_sub(self.elf.as_ref().map_or(self.base, |elf| elf.bias))
     }
@@ -74,7 +73,6 @@ impl Modules {
     }
 
     /// True if `address` is in executable memory, according to the current list.
-    #[must_use]
     pub fn is_code(&self, address: u64) -> bool {
         self.index_of(address).is_some()
     }

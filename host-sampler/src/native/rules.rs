@@ -41,7 +41,6 @@ pub struct Registers([Option<u64>; REGISTERS]);
 
 impl Registers {
     /// Registers of a thread with only the stack pointer and the program counter known.
-    #[must_use]
     pub fn of_waiting(sp: u64, pc: u64) -> Self {
         let mut registers = Self::default();
         registers.set(SP, Some(sp));
@@ -50,7 +49,6 @@ impl Registers {
     }
 
     /// Value of a register by its DWARF number.
-    #[must_use]
     pub fn get(&self, number: usize) -> Option<u64> {
         self.0.get(number).copied().flatten()
     }

@@ -111,7 +111,6 @@ impl Python {
     }
 
     /// Version of the interpreter.
-    #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }

@@ -31,13 +31,11 @@ struct Mark(u64, u64, u32);
 
 impl Code {
     /// Line of the instruction at `offset` bytes; the line of `def` if there is none.
-    #[must_use]
     pub fn line(&self, offset: Option<u32>) -> u32 {
         offset.and_then(|offset| self.line_at(offset)).unwrap_or(self.first_line)
     }
 
     /// Line of the instruction at `offset` bytes, if the instruction exists and has a line.
-    #[must_use]
     pub fn line_at(&self, offset: u32) -> Option<u32> {
         self.lines.at(offset)
     }

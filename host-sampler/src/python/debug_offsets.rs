@@ -32,7 +32,6 @@ pub struct Described {
 }
 
 /// Parses the table; `None` if there is none.
-#[must_use]
 pub fn parse(table: &[u8]) -> Option<Described> {
     if !table.starts_with(COOKIE) {
         return None;

@@ -183,7 +183,6 @@ const TEXT: TextLayout = TextLayout { length: 16, state: 32, interned_bits: 2, a
 
 impl Layout {
     /// The table of 3.`minor`, for versions without a description of their own structures.
-    #[must_use]
     pub fn of_minor(minor: u8) -> Option<Self> {
         match minor {
             9 | 10 => Some(Self::v3_9_or_10(minor == 9)),

@@ -14,7 +14,6 @@ pub struct CodeLines {
 
 impl CodeLines {
     /// Decodes the table of a code object that starts at line `first`.
-    #[must_use]
     pub fn decode(format: LineFormat, table: &[u8], first: u32) -> Self {
         let mut lines = Self::default();
         match format {
@@ -26,7 +25,6 @@ impl CodeLines {
     }
 
     /// Line at `offset` bytes, if any.
-    #[must_use]
     pub fn at(&self, offset: u32) -> Option<u32> {
         let index = self.ranges.partition_point(|&(end, _)| end <= offset);
         self.ranges.get(index).map(|&(_, line)| line).filter(|&line| line != 0)

@@ -78,7 +78,6 @@ pub struct Bytecode {
 
 impl Bytecode {
     /// True if `address` points to an instruction of this line, or right after it.
-    #[must_use]
     pub fn is_at(&self, address: u64, line: u32) -> bool {
         /// Bytes of an instruction.
         const UNIT: u32 = 2;

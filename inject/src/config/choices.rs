@@ -15,7 +15,6 @@ pub enum Graphs {
 
 impl Graphs {
     /// Parses the text of the setting.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         one_of(text, &[("node", Self::Nodes), ("graph", Self::Whole), ("auto", Self::Auto)])
     }
@@ -32,7 +31,6 @@ pub enum CuptiSharing {
 
 impl CuptiSharing {
     /// Parses the text of the setting.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         one_of(text, &[("exclusive", Self::Exclusive), ("yield", Self::Yield)])
     }
@@ -80,7 +78,6 @@ impl GpuMetrics {
     const RATES: std::ops::RangeInclusive<u32> = 10..=10_000;
 
     /// Parses the text of the setting.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "auto" => Some(Self::Auto),
@@ -97,7 +94,6 @@ impl GpuMetrics {
     }
 
     /// True if GPU counters are to be sampled.
-    #[must_use]
     pub const fn samples(self) -> bool {
         matches!(self, Self::Auto | Self::On(_))
     }
@@ -116,7 +112,6 @@ pub enum CommandLine {
 
 impl Sampling {
     /// Parses the text of the setting.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "auto" => Some(Self::Auto),
@@ -127,7 +122,6 @@ impl Sampling {
 
 impl NativeStacks {
     /// Parses the text of the setting.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         one_of(text, &[("auto", Self::Auto)]).or_else(|| is_off(text).then_some(Self::Off))
     }
@@ -135,7 +129,6 @@ impl NativeStacks {
 
 impl ReportStyle {
     /// Parses the text of the setting.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         one_of(text, &[("summary", Self::Summary), ("1", Self::Summary), ("on", Self::Summary), ("full", Self::Full)])
             .or_else(|| is_off(text).then_some(Self::Off))
@@ -144,7 +137,6 @@ impl ReportStyle {
 
 impl CommandLine {
     /// Parses the text of the setting.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         one_of(text, &[("full", Self::Full), ("name", Self::Name)]).or_else(|| is_off(text).then_some(Self::Off))
     }

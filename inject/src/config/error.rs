@@ -75,7 +75,6 @@ pub enum SettingsError {
 
 impl SettingsError {
     /// Variable with the error.
-    #[must_use]
     pub fn variable(&self) -> &str {
         match self {
             Self::Value { variable, .. } | Self::Placeholder { variable, .. } | Self::CaptureWithAuto { variable } => {
@@ -88,14 +87,12 @@ impl SettingsError {
 
     /// True if something else would be measured than requested. `gpuwhy run` then does not start the program.
     /// An unknown name is not serious: it may be meant for another version or another tool.
-    #[must_use]
     pub fn is_serious(&self) -> bool {
         matches!(self, Self::Value { .. } | Self::RangeWithoutName | Self::CaptureWithAuto { .. })
     }
 }
 
 /// Joins the variables of `errors`, for [`WARNED`].
-#[must_use]
 pub fn warned(errors: &[SettingsError]) -> String {
     errors.iter().map(SettingsError::variable).collect::<Vec<_>>().join(",")
 }

@@ -120,14 +120,12 @@ pub struct Settings {
 
 impl Settings {
     /// Reads the process environment.
-    #[must_use]
     pub fn from_env() -> (Self, Vec<SettingsError>) {
         let variables: Vec<_> = env::vars_os().collect();
         Self::from_variables(&variables)
     }
 
     /// Reads `variables`; the last value of a name counts.
-    #[must_use]
     pub fn from_variables(variables: &[(OsString, OsString)]) -> (Self, Vec<SettingsError>) {
         let unknown = variables.iter().filter_map(|(name, _)| error::unknown(name)).collect();
         let mut reader = VariableReader { variables, errors: unknown };
@@ -259,7 +257,6 @@ impl Settings {
 }
 
 /// Returns the values that a variable accepts, if `value` is invalid.
-#[must_use]
 pub fn expected(variable: &str, value: &str) -> Option<&'static str> {
     let (_, errors) = Settings::from_variables(&[(variable.into(), value.into())]);
     errors.into_iter().find_map(|error| match error {

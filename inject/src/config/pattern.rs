@@ -32,7 +32,6 @@ pub struct Expanded {
 
 impl Pattern {
     /// Makes a pattern from its text; everything except placeholders is literal.
-    #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
@@ -51,7 +50,6 @@ impl Pattern {
     }
 
     /// Returns the first text that looks like a placeholder but is not one.
-    #[must_use]
     pub fn unknown_placeholder(&self) -> Option<String> {
         self.parts().into_iter().find_map(|part| match part {
             PatternPart::Unknown(text) => Some(text.to_owned()),
@@ -60,7 +58,6 @@ impl Pattern {
     }
 
     /// File name to show to users before there is a process.
-    #[must_use]
     pub fn shown(&self) -> String {
         let parts = self.parts().into_iter().map(|part| match part {
             PatternPart::Text(text) | PatternPart::Unknown(text) => text.to_owned(),
@@ -72,7 +69,6 @@ impl Pattern {
     }
 
     /// Makes the file name for this process.
-    #[must_use]
     pub fn expand(&self, process_id: u32, host: &str) -> Expanded {
         self.expand_with(process_id, host, |name| env::var(name).unwrap_or_default())
     }

@@ -30,19 +30,16 @@ impl Default for Request {
 
 impl Request {
     /// True if the run is measured from its start to its end.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.range == CaptureRange::Whole && self.delay.is_zero() && self.duration.is_none()
     }
 
     /// True if steps are detected from the records.
-    #[must_use]
     pub fn detects_steps(&self) -> bool {
         matches!(self.range, CaptureRange::Steps(_, None))
     }
 
     /// Range of the program that starts and ends captures, or is a step.
-    #[must_use]
     pub fn range_name(&self) -> Option<&RangeName> {
         match &self.range {
             CaptureRange::Named(name) | CaptureRange::Steps(_, Some(name)) | CaptureRange::Commands(Some(name)) => {
@@ -58,7 +55,6 @@ impl Request {
     }
 
     /// Describes the request in a sentence for the report; `None` if the complete run is measured.
-    #[must_use]
     pub fn describe(&self) -> Option<String> {
         let range = match &self.range {
             CaptureRange::Whole if self.is_complete() => return None,
@@ -110,7 +106,6 @@ pub enum RangeKind {
 
 impl RangeKind {
     /// Parses the name, in any case.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text.to_ascii_lowercase().as_str() {
             "none" | "off" => Some(Self::None),
@@ -141,7 +136,6 @@ impl fmt::Display for RangeName {
 
 impl RangeName {
     /// Parses the text; `None` if it has no range.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (message, domain) = text.split_once('@').unwrap_or((text, ""));
         let part = |part: &str| (part != "*").then(|| part.to_owned());
@@ -149,7 +143,6 @@ impl RangeName {
     }
 
     /// True if it matches a range with this message in this domain; the default domain is the empty text.
-    #[must_use]
     pub fn matches(&self, message: &str, domain: &str) -> bool {
         self.message.as_deref().is_none_or(|wanted| wanted == message)
             && self.domain.as_deref().is_none_or(|wanted| wanted == domain)
@@ -170,7 +163,6 @@ pub enum AtEnd {
 }
 
 impl AtEnd {
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "none" => Some(Self::None),
@@ -213,7 +205,6 @@ pub enum StepRole {
 
 impl Schedule {
     /// Parses `skip,wait,warmup,active,repeat`; missing numbers at the end are 0, except active, which is 1.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = [0, 0, 0, 1, 0];
         let given: Vec<&str> = text.split(',').collect();
@@ -228,7 +219,6 @@ impl Schedule {
     }
 
     /// Role of step number `step`, counted from 0.
-    #[must_use]
     pub fn role(&self, step: u64) -> StepRole {
         let Some(behind) = step.checked_sub(self.skip) else { return StepRole::Free };
         let length = self.wait + self.warmup + self.active;

@@ -239,7 +239,6 @@ settings! {
 }
 
 /// Formats the table as Markdown: the contents of `docs/guide/environment.md`.
-#[must_use]
 pub fn markdown() -> String {
     let mut text = String::from(
         "# Environment variables of libprof.so\n\n\

@@ -23,7 +23,6 @@ const NAMESAKES: u32 = 100;
 const RETRY: Duration = Duration::from_millis(20);
 
 /// User that owns the sockets: the effective user of this process.
-#[must_use]
 pub fn user() -> u32 {
     sockets::user_id()
 }
@@ -31,7 +30,6 @@ pub fn user() -> u32 {
 /// Possible folders of a user's sockets, the preferred one first: only the folder that `GPUWHY_CONTROL`
 /// names, or a folder in `XDG_RUNTIME_DIR` and one in `/tmp`. An `XDG_RUNTIME_DIR` of another user, as under
 /// `sudo -E`, is not used: a folder created there would lock that user out.
-#[must_use]
 pub fn folders(user: u32) -> Vec<PathBuf> {
     let named = env::var_os(config::CONTROL).map(PathBuf::from);
     if let Some(folder) = named.filter(|folder| folder.is_absolute()) {
@@ -74,7 +72,6 @@ impl FromStr for ProcessName {
 
 /// Lists the sockets in a folder that passed [`check`], with the process of each, ascending. Ignores
 /// everything that is not a socket of `user`.
-#[must_use]
 pub fn sockets(folder: &Path, user: u32) -> Vec<(ProcessName, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries
@@ -150,7 +147,6 @@ pub struct SocketFile {
 
 impl SocketFile {
     /// Path of the file.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -86,7 +86,6 @@ impl Watch {
     }
 
     /// The most advanced progress among the messages that have come since the last call.
-    #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         let mut most = None;
         let mut byte = [0];

@@ -64,7 +64,6 @@ const BEGINNINGS: &[&str] = &[
 ];
 
 /// True if calls of this function are recorded. `name` may have a version suffix (`cudaLaunchKernel_v7000`).
-#[must_use]
 pub fn wants(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")) else { return false };
     if rest.starts_with("MemcpyBatch") {
@@ -78,14 +77,12 @@ pub fn wants(name: &str) -> bool {
 }
 
 /// True if the function launches a CUDA graph.
-#[must_use]
 pub fn launches_graph(name: &str) -> bool {
     name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).is_some_and(|rest| rest.starts_with("GraphLaunch"))
 }
 
 /// True if the function allocates managed memory, so that page faults are recorded from then on: never otherwise,
 /// because of their cost (docs/design/overhead.md).
-#[must_use]
 pub fn allocates_managed(name: &str) -> bool {
     // cudaMallocManaged calls it.
     name.split("_v").next() == Some("cuMemAllocManaged")

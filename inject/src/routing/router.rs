@@ -43,13 +43,11 @@ pub struct Router {
 
 impl Router {
     /// Creates the router of a run that is measured completely, as capture 1.
-    #[must_use]
     pub fn of_whole_run() -> Self {
         Self { open: VecDeque::from([(1, CaptureFilter::new(None))]), ..Self::default() }
     }
 
     /// Creates the router of a monitored run, whose captures are bursts.
-    #[must_use]
     pub fn of_monitored_run() -> Self {
         Self { monitored: true, ..Self::default() }
     }
@@ -61,7 +59,6 @@ impl Router {
     }
 
     /// True if the oldest capture has to be concluded before another starts.
-    #[must_use]
     pub fn is_full(&self) -> bool {
         self.open.len() >= OPEN_LIMIT
     }
@@ -79,7 +76,6 @@ impl Router {
     }
 
     /// Number of records that belonged to no capture.
-    #[must_use]
     pub fn outside(&self) -> u64 {
         self.outside
     }
@@ -92,13 +88,11 @@ impl Router {
     }
 
     /// True as long as the run is measured completely.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.open.front().is_some_and(|(_, filter)| filter.takes_everything())
     }
 
     /// True if no capture is open.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }

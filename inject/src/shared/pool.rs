@@ -28,7 +28,6 @@ pub struct Pool {
 
 impl Pool {
     /// Creates a pool of at most `bytes`.
-    #[must_use]
     pub fn new(bytes: u64) -> Self {
         let limit = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(BUFFER_BYTES).max(2);
         let (give, take) = bounded(limit);
@@ -36,7 +35,6 @@ impl Pool {
     }
 
     /// Maximum number of buffers in use.
-    #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
@@ -73,7 +71,6 @@ impl Pool {
     }
 
     /// Number of allocated buffers that are not in the pool: lent to CUPTI or waiting to be decoded.
-    #[must_use]
     pub fn in_use(&self) -> usize {
         self.made.load(Ordering::Relaxed).saturating_sub(self.take.len())
     }

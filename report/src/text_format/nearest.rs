@@ -1,7 +1,6 @@
 //! Edit distance between words, for suggestions.
 
 /// Number of characters to insert, delete or replace to turn one word into the other.
-#[must_use]
 pub fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -25,13 +25,11 @@ impl<P> Function<P> {
     }
 
     /// Its name in C.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
     /// True if the library has it.
-    #[must_use]
     pub const fn exists(&self) -> bool {
         self.pointer.is_some()
     }
@@ -66,7 +64,6 @@ macro_rules! functions {
             }
 
             /// Names of the functions that the library lacks.
-            #[must_use]
             pub fn missing(&self) -> Vec<&'static str> {
                 let mut missing = Vec::new();
                 $(if !self.$field.exists() { missing.push($name); })*

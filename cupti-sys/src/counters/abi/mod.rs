@@ -55,7 +55,6 @@ macro_rules! parameters {
                 };
 
                 /// With its size, and everything else 0.
-                #[must_use]
                 pub const fn new() -> Self {
                     // SAFETY: every field is an integer or a raw pointer, for which all zeroes is a valid
                     // value.

@@ -76,13 +76,11 @@ impl Plan {
     }
 
     /// Number of steps started or detected; `None` if steps are not counted.
-    #[must_use]
     pub fn steps(&self) -> Option<u64> {
         (self.request.range_name().is_some() || self.request.detects_steps()).then_some(self.count.seen)
     }
 
     /// Step that a command waits for.
-    #[must_use]
     pub fn awaited_step(&self) -> Option<u64> {
         self.count.wanted.map(|wanted| wanted.first)
     }

@@ -99,38 +99,32 @@ pub struct Plan {
 
 impl Plan {
     /// Creates the plan of a starting process.
-    #[must_use]
     pub fn new(request: Request, start: Timestamp) -> Self {
         let count = at_step::StepCount::default();
         Self { request, start, phase: Phase::Waiting, begun: 0, taken: 0, steps: 0, warm: false, lost: false, count }
     }
 
     /// Request that the plan carries out.
-    #[must_use]
     pub fn request(&self) -> &Request {
         &self.request
     }
 
     /// Number of the capture in progress.
-    #[must_use]
     pub fn taking(&self) -> Option<u32> {
         if let Phase::Taking { number, .. } = self.phase { Some(number) } else { None }
     }
 
     /// Number of captures started.
-    #[must_use]
     pub fn begun(&self) -> u32 {
         self.begun
     }
 
     /// True if measuring is over for good.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
     /// True if records are needed now, including for warm-up steps and for the detection of steps.
-    #[must_use]
     pub fn wants_records(&self) -> bool {
         let awaits_step = self.phase == Phase::Waiting || (self.phase == Phase::Idle && self.count.is_awaited());
         let detecting = self.request.detects_steps() && awaits_step;
@@ -138,7 +132,6 @@ impl Plan {
     }
 
     /// Time at which a capture will start or end without any other event.
-    #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         let after = |from: Timestamp, time| Timestamp::from_nanos(from.nanos().saturating_add(nanos(time)));
         match self.phase {

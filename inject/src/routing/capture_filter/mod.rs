@@ -49,7 +49,6 @@ pub struct CaptureFilter {
 
 impl CaptureFilter {
     /// Creates a filter that is open from `begin`, or for everything.
-    #[must_use]
     pub fn new(begin: Option<Timestamp>) -> Self {
         Self { begin: begin.map(Timestamp::nanos), ..Self::default() }
     }
@@ -66,7 +65,6 @@ impl CaptureFilter {
     }
 
     /// End of the range.
-    #[must_use]
     pub fn ended(&self) -> Option<Timestamp> {
         self.end.map(Timestamp::from_nanos)
     }
