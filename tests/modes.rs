@@ -1,10 +1,11 @@
 //! Recording modes: chosen by the user, and reduced automatically when the overhead is too high.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
-use crate::support::{GPUWHY, Stage, keeps_up, stderr};
+use crate::support::program::Program;
+use crate::support::{END, GPUWHY, Stage, keeps_up, stays, stderr};
 use serde_json::Value;
 
 #[test]
@@ -23,9 +24,13 @@ fn watching_claims_no_division_of_device_time() {
     assert!(!stage.path("trace.gpuwhy").exists());
 }
 
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// stderr on a single line.
 fn words(output: &Output) -> String {
-    stderr(output).split_whitespace().collect::<Vec<_>>().join(" ")
+    in_one_line(&stderr(output))
 }
 
 /// Plays a recorded session at its original speed in mode monitor, with a driver that has one device and an
@@ -242,15 +247,25 @@ fn recording_ends_for_good_where_nodes_of_graphs_cost_too_much() {
     let stage = Stage::new();
     let mut host = stage.host("graph_torch");
     // 36 s: the decision takes three, and the budget would allow a burst 22 after it.
-    let output = keeps_up(&mut host, (1..=6).map(|half| half * 500))
+    let child = stays(keeps_up(&mut host, (1..=6).map(|half| half * 500)), END, "end")
         .env_remove("GPUWHY_CUDA_GRAPH_TRACE")
         .env("GPUWHY_REPLAY_SPEED", "1")
         .env("GPUWHY_REPLAY_REPEAT", "24")
         .env("GPUWHY_MAX_OVERHEAD", "0.8%")
         .env("GPUWHY_REPORT", "full")
-        .output()
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
-    let text = words(&output);
+    let program = Program { stage, child };
+    program.wait_for(|| program.socket().exists());
+    program.wait_for(|| program.ask("status")["state"] == "capturing");
+    program.wait_for(|| program.ask("metrics")["state"] == "watching");
+    // A program without a free core responds too late for one request.
+    program.wait_for(|| String::from_utf8_lossy(&program.gpuwhy(&["top", "--once"]).stdout).contains(" watching "));
+    assert_eq!(program.ask("status")["state"], "watching");
+    let (stage, text) = program.end();
+    let text = in_one_line(&text);
     assert!(text.contains("Recording ended after"), "{text}");
     assert!(text.contains("switching it on again can crash a program with CUDA graphs"), "{text}");
     let report = stage.report();
@@ -264,7 +279,7 @@ fn recording_ends_for_good_where_nodes_of_graphs_cost_too_much() {
     let cost = &report["cost"];
     assert!(cost["share_at_most"].as_f64().is_some_and(|share| share < 0.02), "{cost}");
     let again = Command::new(GPUWHY).args(["report", "--full"]).arg(stage.path("trace.gpuwhy")).output().unwrap();
-    let again = String::from_utf8_lossy(&again.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    let again = in_one_line(&String::from_utf8_lossy(&again.stdout));
     assert!(again.contains("Recording ended after"), "{again}");
 }
 

@@ -32,6 +32,8 @@ const ENDING: Duration = Duration::from_secs(6);
 pub enum ProcessState {
     /// A capture is active.
     Capturing,
+    /// No capture is active, and samples divide the time.
+    Watching,
     /// No capture is active.
     Waiting,
     /// Measuring is finished, the program continues.
@@ -45,12 +47,14 @@ pub enum ProcessState {
 }
 
 impl ProcessState {
-    pub const ALL: [Self; 6] = [Self::Capturing, Self::Waiting, Self::Finished, Self::Silent, Self::Ended, Self::Lost];
+    pub const ALL: [Self; 7] =
+        [Self::Capturing, Self::Watching, Self::Waiting, Self::Finished, Self::Silent, Self::Ended, Self::Lost];
 
     /// Value of the label.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Capturing => "capturing",
+            Self::Watching => "watching",
             Self::Waiting => "waiting",
             Self::Finished => "finished",
             Self::Silent => "silent",
@@ -62,6 +66,7 @@ impl ProcessState {
     fn of(numbers: &ProcessMetrics) -> Self {
         match numbers.status.state.as_str() {
             "capturing" => Self::Capturing,
+            "watching" => Self::Watching,
             "waiting" => Self::Waiting,
             _ => Self::Finished,
         }

@@ -46,7 +46,7 @@ objects! {
     Status {
         pid: u64,
         command: String,
-        /// `waiting`, `capturing`, `finished` or, in the last metrics of a process, `ended`.
+        /// `waiting`, `capturing`, `watching`, `finished` or, in the last metrics of a process, `ended`.
         state: String,
         captures: u64,
         /// Steps that have started; `None` if they are not counted.

@@ -348,11 +348,12 @@ impl<'a> CommandHandler<'a> {
     }
 
     fn phase(&self) -> &'static str {
-        // In mode auto, the run is captured by samples between bursts.
-        match (Profiler::is_measuring(), self.controller.is_capturing() || self.controller.has_bursts()) {
-            (false, _) => "finished",
-            (true, true) => "capturing",
-            (true, false) => "waiting",
+        match () {
+            () if !Profiler::is_measuring() => "finished",
+            () if self.controller.is_capturing() => "capturing",
+            // Between bursts and after them.
+            () if self.controller.has_bursts() => "watching",
+            () => "waiting",
         }
     }
 
