@@ -9,8 +9,8 @@ use std::ptr;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
+use cupti_replay::recording::RecordingReader;
 use cupti_sys::record::Activity;
-use cupti_sys::recording::RecordingReader;
 use cupti_sys::{CompletedBuffer, Kind, RecordSizes};
 use gpuwhy_inject::control::client::Client;
 use nvtx_sys::abi::{EventAttributes, message_type};

@@ -16,7 +16,7 @@
 //! | [`client`], [`filter`] | the settings of the client and the records that it wants |
 //! | [`loan`], [`ffi`] | the client's memory and functions |
 //! | [`counters`] | hardware counters: metrics of a chip and samples of a device, from a file |
-//! | [`load`], [`session`], [`layout`] | the recording |
+//! | [`recording`], [`load`], [`session`], [`layout`] | the recording |
 //! | [`fault`], [`corrupt`] | injected faults: `GPUWHY_REPLAY_FAULT` |
 //!
 //! Not implemented: API callbacks for the recorded calls (the host program can make its own calls) and
@@ -37,5 +37,6 @@ pub mod layout;
 pub mod load;
 pub mod loan;
 pub mod player;
+pub mod recording;
 pub mod session;
 pub mod violation;

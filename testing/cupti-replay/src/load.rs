@@ -9,8 +9,7 @@ use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 use std::str::FromStr;
 
-use cupti_sys::recording::{RecordingReader, Section};
-
+use crate::recording::{RecordingReader, Section};
 use crate::session::{Action, Origin, Session};
 
 /// First bytes of a Zstandard frame.

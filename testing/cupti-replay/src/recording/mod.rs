@@ -1,12 +1,55 @@
 //! Reads a recording. The file is not trusted: lengths are checked, and memory grows only with bytes that are
 //! present.
 
-use super::{
-    API_NAME, BUFFER, DROPPED, END, FLUSH, GRAPH_NODE, GraphNode, MAGIC, META, Meta, STRING, Section, VERSION,
-};
-use crate::abi::{Domain, Kind};
 use std::fmt;
 use std::io::{self, Read};
+
+use cupti_sys::recording::{GraphNode, MAGIC, Meta, VERSION, tag};
+use cupti_sys::{Domain, Kind};
+
+/// One step of a recorded session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Name of an API function.
+    ApiName {
+        /// Driver or runtime.
+        domain: Domain,
+        /// Its number there.
+        callback_id: u32,
+        /// Its callback id.
+        name: String,
+    },
+    /// Text at an address that records hold.
+    String {
+        /// The address in the recorded process.
+        address: u64,
+        /// The text, without the NUL; in any encoding.
+        text: Vec<u8>,
+    },
+    /// A buffer as it was delivered.
+    Buffer {
+        /// Time of delivery.
+        delivered_at: u64,
+        /// Address of the context in the recorded process, or 0.
+        context: u64,
+        /// Stream, or 0.
+        stream: u32,
+        /// The valid bytes.
+        bytes: Vec<u8>,
+    },
+    /// The client flushed.
+    Flush {
+        /// Time of the flush.
+        at: u64,
+    },
+    /// CUPTI reported dropped records.
+    Dropped {
+        /// Number of records since the previous report.
+        count: u64,
+    },
+    /// A node was added to a graph, or copied.
+    GraphNode(GraphNode),
+}
 
 /// Why a file is not a complete recording.
 #[derive(Debug)]
@@ -85,7 +128,7 @@ impl<R: Read> RecordingReader<R> {
         let offset = reader.offset;
         let (tag, payload) = reader.section()?;
         let malformed = RecordingError::Malformed { offset, tag };
-        reader.meta = parse_meta(&payload).filter(|_| tag == META).ok_or(malformed)?;
+        reader.meta = parse_meta(&payload).filter(|_| tag == tag::META).ok_or(malformed)?;
         Ok(reader)
     }
 
@@ -98,9 +141,9 @@ impl<R: Read> RecordingReader<R> {
         while !self.ended {
             let offset = self.offset;
             let (tag, payload) = self.section()?;
-            if tag == END {
+            if tag == tag::END {
                 self.ended = true;
-            } else if (API_NAME..=DROPPED).contains(&tag) || tag == GRAPH_NODE {
+            } else if (tag::API_NAME..=tag::DROPPED).contains(&tag) || tag == tag::GRAPH_NODE {
                 return parse(tag, &payload).map(Some).ok_or(RecordingError::Malformed { offset, tag });
             }
         }
@@ -188,19 +231,19 @@ fn parse_meta(payload: &[u8]) -> Option<Meta> {
 fn parse(tag: u32, payload: &[u8]) -> Option<Section> {
     let mut payload = Payload(payload);
     let section = match tag {
-        API_NAME => {
+        tag::API_NAME => {
             Section::ApiName { domain: Domain(payload.u32()?), callback_id: payload.u32()?, name: payload.text()? }
         }
-        STRING => Section::String { address: payload.u64()?, text: payload.string()?.to_vec() },
-        BUFFER => Section::Buffer {
+        tag::STRING => Section::String { address: payload.u64()?, text: payload.string()?.to_vec() },
+        tag::BUFFER => Section::Buffer {
             delivered_at: payload.u64()?,
             context: payload.u64()?,
             stream: payload.u32()?,
             bytes: std::mem::take(&mut payload.0).to_vec(),
         },
-        FLUSH => Section::Flush { at: payload.u64()? },
-        DROPPED => Section::Dropped { count: payload.u64()? },
-        GRAPH_NODE => Section::GraphNode(GraphNode {
+        tag::FLUSH => Section::Flush { at: payload.u64()? },
+        tag::DROPPED => Section::Dropped { count: payload.u64()? },
+        tag::GRAPH_NODE => Section::GraphNode(GraphNode {
             at: payload.u64()?,
             thread: payload.u32()?,
             is_copy: payload.u32()? != 0,
@@ -211,3 +254,6 @@ fn parse(tag: u32, payload: &[u8]) -> Option<Section> {
     };
     payload.0.is_empty().then_some(section)
 }
+
+#[cfg(test)]
+mod tests;

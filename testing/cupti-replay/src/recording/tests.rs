@@ -1,8 +1,9 @@
 //! Round trip, truncation at every byte, and malformed files.
 
+use cupti_sys::recording::RecordingWriter;
+use cupti_sys::{CompletedBuffer, RecordSizes};
+
 use super::*;
-use crate::buffer::{Buffer, CompletedBuffer};
-use crate::walk::RecordSizes;
 
 const SIZES: &[(Kind, u32)] = &[(Kind::CONCURRENT_KERNEL, 216), (Kind::RUNTIME, 40)];
 
@@ -18,23 +19,24 @@ fn meta() -> Meta {
     }
 }
 
-/// A delivered buffer with one kernel, whose name is at `name`.
-fn kernel(name: &'static std::ffi::CStr) -> CompletedBuffer {
+/// Address of the name of the kernel.
+const NAME: u64 = 0x1234_5678;
+
+/// A delivered buffer with one kernel.
+fn kernel() -> CompletedBuffer {
     let mut record = [0_u8; 216];
     record[..4].copy_from_slice(&Kind::CONCURRENT_KERNEL.0.to_le_bytes());
-    record[104..112].copy_from_slice(&(name.as_ptr() as u64).to_le_bytes());
-    let mut buffer = Buffer::new(4096).unwrap();
-    buffer.bytes_mut()[..216].copy_from_slice(&record);
-    // SAFETY: the name is a constant.
-    unsafe { CompletedBuffer::from_cupti(buffer, 216, 0x7000, 7) }
+    record[104..112].copy_from_slice(&NAME.to_le_bytes());
+    CompletedBuffer::from_bytes(&record, 0x7000, 7).unwrap()
 }
 
 /// A small session, and the steps that a reader must find in it.
 fn session() -> (Vec<u8>, Vec<Section>) {
-    let (name, sizes) = (c"_Z3addPfS_", RecordSizes::from_pairs(SIZES));
+    let (name, sizes) = ("_Z3addPfS_", RecordSizes::from_pairs(SIZES));
     let mut writer = RecordingWriter::new(Vec::new(), &meta()).unwrap();
     writer.api_name(Domain::RUNTIME, 211, "cudaLaunchKernel_v7000").unwrap();
-    let buffer = kernel(name);
+    let buffer = kernel();
+    writer.string(NAME, name.as_bytes()).unwrap();
     writer.buffer(&buffer, &sizes, 2_000).unwrap();
     writer.buffer(&buffer, &sizes, 2_100).unwrap();
     writer.graph_node(&NODE).unwrap();
@@ -48,7 +50,7 @@ fn session() -> (Vec<u8>, Vec<Section>) {
         |delivered_at| Section::Buffer { delivered_at, context: 0x7000, stream: 7, bytes: buffer.bytes().to_vec() };
     let steps = vec![
         Section::ApiName { domain: Domain::RUNTIME, callback_id: 211, name: "cudaLaunchKernel_v7000".to_owned() },
-        Section::String { address: name.as_ptr() as u64, text: name.to_bytes().to_vec() },
+        Section::String { address: NAME, text: name.into() },
         step(2_000),
         step(2_100),
         Section::GraphNode(NODE),
