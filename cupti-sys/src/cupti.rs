@@ -168,15 +168,6 @@ impl Cupti {
         check("cuptiActivityFlushAll", unsafe { (self.symbols.flush_all)(flag) })
     }
 
-    /// Makes CUPTI's worker thread return full buffers every `millis` milliseconds; 0 turns this off.
-    ///
-    /// # Errors
-    /// If CUPTI is not initialized.
-    pub fn flush_period(&self, millis: u32) -> Result<(), Error> {
-        // SAFETY: takes a number.
-        check("cuptiActivityFlushPeriod", unsafe { (self.symbols.flush_period)(millis) })
-    }
-
     /// Number of records dropped for lack of a buffer since the previous call.
     ///
     /// Not while holding a lock that a handler takes: CUPTI calls handlers under the lock that this takes.
@@ -231,18 +222,6 @@ impl Cupti {
         // SAFETY: guaranteed by the caller, and `id` is a live `u64`.
         let code = unsafe { function(node, &raw mut id) };
         (code == CuptiResult::SUCCESS).then_some(id)
-    }
-
-    /// Enables records of every synchronization, including those that had no work to wait for: 12.8 and
-    /// later.
-    ///
-    /// # Errors
-    /// [`CuptiResult::API_NOT_IMPLEMENTED`] before 12.8.
-    pub fn enable_all_sync_records(&self) -> Result<(), Error> {
-        let name = "cuptiActivityEnableAllSyncRecords";
-        let function = self.symbols.enable_all_sync_records.ok_or(absent(name))?;
-        // SAFETY: takes a number.
-        check(name, unsafe { function(1) })
     }
 
     /// Starts recording page faults of devices on managed memory, and nothing else of it. After `cuInit`; disabled as

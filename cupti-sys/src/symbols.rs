@@ -64,7 +64,6 @@ symbols! {
         enable: SetKind = "cuptiActivityEnable";
         disable: SetKind = "cuptiActivityDisable";
         flush_all: Flush = "cuptiActivityFlushAll";
-        flush_period: Flush = "cuptiActivityFlushPeriod";
         next_record: GetNextRecord = "cuptiActivityGetNextRecord";
         dropped_records: GetNumDroppedRecords = "cuptiActivityGetNumDroppedRecords";
         set_thread_id_type: SetThreadIdType = "cuptiSetThreadIdType";
@@ -72,7 +71,6 @@ symbols! {
     optional {
         enable_runtime_api: EnableApi = "cuptiActivityEnableRuntimeApi";
         enable_driver_api: EnableApi = "cuptiActivityEnableDriverApi";
-        enable_all_sync_records: EnableAllSyncRecords = "cuptiActivityEnableAllSyncRecords";
         configure_unified_memory: ConfigureUnifiedMemory = "cuptiActivityConfigureUnifiedMemoryCounter";
         struct_size: GetStructSize = "cuptiActivityGetStructSize";
         get_graph_exec_id: GetGraphExecId = "cuptiGetGraphExecId";

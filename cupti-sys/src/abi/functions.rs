@@ -38,7 +38,6 @@ pub type RegisterCallbacks = unsafe extern "C" fn(Option<BufferRequested>, Optio
 pub type SetKind = unsafe extern "C" fn(Kind) -> CuptiResult;
 /// `cuptiActivityEnableRuntimeApi` and `cuptiActivityEnableDriverApi`
 pub type EnableApi = unsafe extern "C" fn(u32, u8) -> CuptiResult;
-pub type EnableAllSyncRecords = unsafe extern "C" fn(u8) -> CuptiResult;
 /// `CUpti_ActivityUnifiedMemoryCounterConfig`. Scope and device are ignored since CUDA 7.0.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -54,7 +53,7 @@ pub struct UnifiedMemoryConfig {
 }
 /// `cuptiActivityConfigureUnifiedMemoryCounter`
 pub type ConfigureUnifiedMemory = unsafe extern "C" fn(*mut UnifiedMemoryConfig, u32) -> CuptiResult;
-/// `cuptiActivityFlushAll` and `cuptiActivityFlushPeriod`
+/// `cuptiActivityFlushAll`
 pub type Flush = unsafe extern "C" fn(u32) -> CuptiResult;
 pub type GetNextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> CuptiResult;
 pub type GetNumDroppedRecords = unsafe extern "C" fn(Context, u32, *mut usize) -> CuptiResult;

@@ -5,7 +5,7 @@
 //! single pass means that the set can be sampled; it does not prove that every unit of the device delivers
 //! its counters.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CString, c_char};
 use std::fmt;
 use std::ptr;
 
@@ -72,7 +72,8 @@ pub struct MetricProperties {
 /// Names of metrics that are collected together.
 #[derive(Debug)]
 pub struct MetricNames {
-    texts: Vec<CString>,
+    /// What the pointers point to.
+    _texts: Vec<CString>,
     pointers: Vec<*const c_char>,
 }
 
@@ -82,7 +83,7 @@ impl MetricNames {
         let until_nul = |name: &&str| CString::new(name.split('\0').next().unwrap_or_default()).unwrap_or_default();
         let texts: Vec<CString> = names.iter().map(until_nul).collect();
         let pointers = texts.iter().map(|name| name.as_ptr()).collect();
-        Self { texts, pointers }
+        Self { _texts: texts, pointers }
     }
 
     /// Number of names.
@@ -98,11 +99,6 @@ impl MetricNames {
     /// C array of the names, valid while this value is alive.
     pub const fn as_ptr(&self) -> *const *const c_char {
         self.pointers.as_ptr()
-    }
-
-    /// The names.
-    pub fn iter(&self) -> impl Iterator<Item = &CStr> {
-        self.texts.iter().map(CString::as_c_str)
     }
 }
 

@@ -55,22 +55,6 @@ impl CounterError {
         }
     }
 
-    /// A stable one-word name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Busy => "busy",
-            Self::Permission => "permission",
-            Self::Divided => "mig",
-            Self::Virtual => "virtual_machine",
-            Self::Confidential => "confidential_computing",
-            Self::Device => "device",
-            Self::OldLibrary => "old_library",
-            Self::NoMetricLibrary => "no_metric_library",
-            Self::NoMetrics => "no_metrics",
-            Self::Other(_) => "other",
-        }
-    }
-
     /// True if a later attempt may succeed.
     pub const fn may_pass(self) -> bool {
         matches!(self, Self::Busy)

@@ -13,7 +13,6 @@ layout! {
         registers_per_thread: u16 = "registersPerThread" @ 6, "Registers of one thread.";
         start: u64 = "start" @ 16, "Begin on the device.";
         end: u64 = "end" @ 24, "End on the device.";
-        completed: u64 = "completed" @ 32, "When all work that the kernel launched itself was done.";
         device_id: u32 = "deviceId" @ 40, "Device ordinal.";
         context_id: u32 = "contextId" @ 44, "Context.";
         stream_id: u32 = "streamId" @ 48, "Stream.";
@@ -28,15 +27,12 @@ layout! {
         local_memory_per_thread: u32 = "localMemoryPerThread" @ 84, "Local memory of one thread, bytes.";
         correlation_id: u32 = "correlationId" @ 92, "Joins to the launching call.";
         name_address: u64 = "name" @ 104, "Address of the mangled name in the traced process; 0 when there is none.";
-        queued: u64 = "queued" @ 120, "When the command was queued; 0 unless latency timestamps are on.";
-        submitted: u64 = "submitted" @ 128, "When the command was submitted; 0 unless latency timestamps are on.";
         launch_type: u8 = "launchType" @ 136,
             "0 regular, 1 cooperative, 2 cooperative on several devices, 3 command list.";
         shared_memory_executed: u32 = "sharedMemoryExecuted" @ 140,
             "Shared memory that the device set aside on a multiprocessor, bytes.";
         graph_node_id: u64 = "graphNodeId" @ 144, "Node of the graph that launched it, or 0.";
         graph_id: u32 = "graphId" @ 156, "Executable graph that launched it, or 0.";
-        channel_id: u32 = "channelID" @ 168, "Hardware channel.";
     }
     since {
         cluster_x: u32 = "clusterX" @ 176, "Blocks of a cluster in x; 0 without clusters. Since 11.8.";
@@ -92,7 +88,6 @@ layout! {
         correlation_id: u32 = "correlationId" @ 44, "Joins to the issuing call.";
         graph_node_id: u64 = "graphNodeId" @ 64, "Node of the graph that issued it, or 0.";
         graph_id: u32 = "graphId" @ 72, "Executable graph that issued it, or 0.";
-        channel_id: u32 = "channelID" @ 76, "Hardware channel.";
     }
     since {
         copy_count: u64 = "copyCount" @ 88,
@@ -127,13 +122,10 @@ layout! {
         context_id: u32 = "contextId" @ 36, "Context.";
         stream_id: u32 = "streamId" @ 40, "Stream.";
         source_device_id: u32 = "srcDeviceId" @ 44, "Device read from.";
-        source_context_id: u32 = "srcContextId" @ 48, "Context read from.";
         destination_device_id: u32 = "dstDeviceId" @ 52, "Device written to.";
-        destination_context_id: u32 = "dstContextId" @ 56, "Context written to.";
         correlation_id: u32 = "correlationId" @ 60, "Joins to the issuing call.";
         graph_node_id: u64 = "graphNodeId" @ 72, "Node of the graph that issued it, or 0.";
         graph_id: u32 = "graphId" @ 80, "Executable graph that issued it, or 0.";
-        channel_id: u32 = "channelID" @ 84, "Hardware channel.";
     }
     since {}
     as {
@@ -166,7 +158,6 @@ layout! {
         memory_kind: u16 = "memoryKind" @ 50, "Memory written to, as a number; see [`memory`](Self::memory).";
         graph_node_id: u64 = "graphNodeId" @ 64, "Node of the graph that issued it, or 0.";
         graph_id: u32 = "graphId" @ 72, "Executable graph that issued it, or 0.";
-        channel_id: u32 = "channelID" @ 76, "Hardware channel.";
     }
     since {}
     as {

@@ -12,7 +12,6 @@ layout! {
         callback_id: u32 = "cbid" @ 4, "Which function, within its domain.";
         start: u64 = "start" @ 8, "Entry.";
         end: u64 = "end" @ 16, "Return.";
-        process_id: u32 = "processId" @ 24, "Calling process.";
         thread_id: u32 = "threadId" @ 28,
             "Calling thread: the kernel's id only after [`set_thread_id_type`](crate::Cupti::set_thread_id_type).";
         correlation_id: u32 = "correlationId" @ 32, "Joins to the device work.";
@@ -44,7 +43,6 @@ layout! {
     }
     since {
         event_sync_id: u64 = "cudaEventSyncId" @ 40, "Pairs with [`CudaEventRecord::event_sync_id`]. Since 12.8.";
-        return_value: u32 = "returnValue" @ 48, "What the call answered. Since 12.8.";
     }
     as {
         kind: SyncType = sync_type, "What was waited for.";
@@ -61,9 +59,6 @@ layout! {
         event_id: u32 = "eventId" @ 16, "Event. Ids are reused.";
     }
     since {
-        device_id: u32 = "deviceId" @ 24, "Device. Since 12.8.";
-        device_timestamp: u64 = "deviceTimestamp" @ 40,
-            "When the device passed the event; 0 unless device timestamps are on. Since 12.8.";
         event_sync_id: u64 = "cudaEventSyncId" @ 48, "Unique id of this recording. Since 12.8.";
     }
 }

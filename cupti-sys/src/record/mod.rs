@@ -17,7 +17,7 @@ pub(crate) mod view;
 pub use device_work::{GraphTraceRecord, KernelRecord, MemcpyP2pRecord, MemcpyRecord, MemsetRecord};
 pub use host::{ApiRecord, CudaEventRecord, OverheadRecord, SyncRecord};
 pub use memory::{MemoryPoolRecord, MemoryRecord, UnifiedMemoryRecord};
-pub use objects::{ContextRecord, DeviceRecord, PcieRecord};
+pub use objects::{ContextRecord, DeviceRecord};
 pub use view::{Field, Record};
 
 use crate::abi::Kind;
@@ -50,7 +50,7 @@ pub enum Activity<'a> {
     /// [`Kind::CONTEXT`].
     Context(ContextRecord<'a>),
     /// [`Kind::PCIE`].
-    Pcie(PcieRecord<'a>),
+    Pcie,
     /// [`Kind::MEMORY2`].
     Memory(MemoryRecord<'a>),
     /// [`Kind::MEMORY_POOL`].
@@ -77,7 +77,7 @@ impl<'a> Record<'a> {
             Kind::GRAPH_TRACE => GraphTraceRecord::of(self).map(Activity::GraphTrace),
             Kind::DEVICE => DeviceRecord::of(self).map(Activity::Device),
             Kind::CONTEXT => ContextRecord::of(self).map(Activity::Context),
-            Kind::PCIE => PcieRecord::of(self).map(Activity::Pcie),
+            Kind::PCIE => Some(Activity::Pcie),
             Kind::MEMORY2 => MemoryRecord::of(self).map(Activity::Memory),
             Kind::MEMORY_POOL => MemoryPoolRecord::of(self).map(Activity::MemoryPool),
             Kind::UNIFIED_MEMORY_COUNTER => UnifiedMemoryRecord::of(self).map(Activity::UnifiedMemory),

@@ -39,11 +39,6 @@ impl<'a> Records<'a> {
         Self { valid, strings, sizes, offset: 0, broken: false }
     }
 
-    /// Offset of the next record.
-    pub const fn offset(&self) -> usize {
-        self.offset
-    }
-
     /// Bytes that could not be walked, once the iterator has returned `None`; `None` if the walk reached the
     /// end of the valid bytes.
     pub const fn remainder(&self) -> Option<Broken> {

@@ -110,7 +110,7 @@ impl Decoder {
                 return Decoded::Description;
             }
             // Enabled by another tool: our links do not come from CUPTI (`pcie_links`).
-            Activity::Pcie(_) => return Decoded::Description,
+            Activity::Pcie => return Decoded::Description,
             Activity::GraphTrace(graph) => Record::Kernel(self.whole_graph(&graph)),
             Activity::Other => return Decoded::Unknown,
         }))

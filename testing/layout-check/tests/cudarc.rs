@@ -7,8 +7,7 @@ use cudarc::cupti::sys;
 use cupti_sys::abi::{GraphData, ResourceData};
 use cupti_sys::record::{
     ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, Field, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
-    MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, PcieRecord, SyncRecord,
-    UnifiedMemoryRecord,
+    MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, SyncRecord, UnifiedMemoryRecord,
 };
 use std::mem::offset_of;
 
@@ -78,7 +77,6 @@ fn records_of_objects() {
         computeCapabilityMajor computeCapabilityMinor id uuid name isCudaVisible isMigEnabled);
     same_fields!(ContextRecord, CUpti_ActivityContext4: contextId deviceId nullStreamId parentContextId isGreenContext
         numMultiprocessors);
-    same_fields!(PcieRecord, CUpti_ActivityPcie: type_ id pcieGeneration linkRate linkWidth);
 }
 
 /// String offsets have no accessor.

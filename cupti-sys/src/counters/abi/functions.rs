@@ -103,8 +103,6 @@ functions! {
     range_set_config: c::RangeSetConfig = "cuptiRangeProfilerSetConfig";
     range_start: c::RangeStart = "cuptiRangeProfilerStart";
     range_stop: c::RangeStop = "cuptiRangeProfilerStop";
-    range_push: c::RangePush = "cuptiRangeProfilerPushRange";
-    range_pop: c::RangePop = "cuptiRangeProfilerPopRange";
     range_decode: c::RangeDecodeData = "cuptiRangeProfilerDecodeData";
     range_data_size: c::RangeGetCounterDataSize = "cuptiRangeProfilerGetCounterDataSize";
     range_image_initialize: c::RangeImageInitialize = "cuptiRangeProfilerCounterDataImageInitialize";

@@ -172,13 +172,6 @@ parameters! {
         level: usize = "targetNestingLevel" @ 32, "Answer: its nesting level.";
         all_submitted: u8 = "isAllPassSubmitted" @ 40, "Answer: not 0 once every pass has run.";
     }
-    RangePush = "CUpti_RangeProfiler_PushRange_Params", 32 {
-        object: Object = "pRangeProfilerObject" @ 16, "Which object.";
-        name: *const c_char = "pRangeName" @ 24, "Its name.";
-    }
-    RangePop = "CUpti_RangeProfiler_PopRange_Params", 24 {
-        object: Object = "pRangeProfilerObject" @ 16, "Which object.";
-    }
     RangeSetConfig = "CUpti_RangeProfiler_SetConfig_Params", 90 {
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
         config_size: usize = "configSize" @ 24, "Bytes of the configuration.";
