@@ -1,6 +1,6 @@
 //! Settings with a fixed set of words as values.
 
-use crate::config::value::{is_off, on_or_off, one_of};
+use crate::config::value::{is_off, on_or_off};
 
 /// Granularity of the records of CUDA graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +13,6 @@ pub enum Graphs {
     Whole,
 }
 
-impl Graphs {
-    /// Parses the text of the setting.
-    pub fn parse(text: &str) -> Option<Self> {
-        one_of(text, &[("node", Self::Nodes), ("graph", Self::Whole), ("auto", Self::Auto)])
-    }
-}
-
 /// Use of CUPTI by other tools: `GPUWHY_CUPTI_SHARING`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CuptiSharing {
@@ -27,13 +20,6 @@ pub enum CuptiSharing {
     Exclusive,
     /// Other tools can use CUPTI: this library releases it, and pauses while another tool records.
     Yield,
-}
-
-impl CuptiSharing {
-    /// Parses the text of the setting.
-    pub fn parse(text: &str) -> Option<Self> {
-        one_of(text, &[("exclusive", Self::Exclusive), ("yield", Self::Yield)])
-    }
 }
 
 /// Sampling of host threads.
@@ -108,38 +94,6 @@ pub enum CommandLine {
     Name,
     /// None.
     Off,
-}
-
-impl Sampling {
-    /// Parses the text of the setting.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "auto" => Some(Self::Auto),
-            _ => on_or_off(text).map(|on| if on { Self::On } else { Self::Off }),
-        }
-    }
-}
-
-impl NativeStacks {
-    /// Parses the text of the setting.
-    pub fn parse(text: &str) -> Option<Self> {
-        one_of(text, &[("auto", Self::Auto)]).or_else(|| is_off(text).then_some(Self::Off))
-    }
-}
-
-impl ReportStyle {
-    /// Parses the text of the setting.
-    pub fn parse(text: &str) -> Option<Self> {
-        one_of(text, &[("summary", Self::Summary), ("1", Self::Summary), ("on", Self::Summary), ("full", Self::Full)])
-            .or_else(|| is_off(text).then_some(Self::Off))
-    }
-}
-
-impl CommandLine {
-    /// Parses the text of the setting.
-    pub fn parse(text: &str) -> Option<Self> {
-        one_of(text, &[("full", Self::Full), ("name", Self::Name)]).or_else(|| is_off(text).then_some(Self::Off))
-    }
 }
 
 /// Length of the report that is printed at the end.

@@ -12,7 +12,7 @@ use crate::config::choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, Nati
 use crate::config::kernels::{self, KernelRequest, WantedMetrics};
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule};
-use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
+use crate::config::value::{is_off, on_or_off, one_of, or_off, parse_bytes, parse_duration, parse_percent};
 use crate::log::Level;
 
 /// A setting with values of type `T`.
@@ -99,7 +99,8 @@ settings! {
              where samples leave the bottleneck open; `light` device work and the calls that launch, copy, wait, \
              allocate or load; \
              `full` every call, allocation and synchronization.";
-        CUDA_GRAPH_TRACE: Graphs = "GPUWHY_CUDA_GRAPH_TRACE", "auto", "auto, node or graph", Graphs::parse,
+        CUDA_GRAPH_TRACE: Graphs = "GPUWHY_CUDA_GRAPH_TRACE", "auto", "auto, node or graph",
+            |text| one_of(text, &[("auto", Graphs::Auto), ("node", Graphs::Nodes), ("graph", Graphs::Whole)]),
             "For programs that launch CUDA graphs, whose nodes are costly to record. `auto` records each node, until \
              they take more than 3 % for ten seconds: then [recording ends](../design/overhead.md#the-budget-of-nodes); \
              `node` always each node; `graph` each launch as a whole, which needs CUPTI 13.2 and \
@@ -112,7 +113,11 @@ settings! {
              `auto` it limits the bursts. Unless it is set, only nodes of CUDA graphs are limited, to 3 %: all other \
              records cost the same as long as the run lasts. Page faults of managed memory, whose cost is not \
              known, are not recorded under a limit. `off` limits nothing.";
-        REPORT: ReportStyle = "GPUWHY_REPORT", "summary", "off, summary or full", ReportStyle::parse,
+        REPORT: ReportStyle = "GPUWHY_REPORT", "summary", "off, summary or full",
+            |text| {
+                use ReportStyle::{Full, Off, Summary};
+                one_of(text, &[("off", Off), ("summary", Summary), ("1", Summary), ("on", Summary), ("full", Full)])
+            },
             "For everyone: what is printed on stderr when the program ends. `off`: nothing; `summary`: the \
              bottleneck; `full`: every kernel, copy and call.";
         LIVE: Option<Duration> = "GPUWHY_LIVE", "off", "a duration such as 500ms or 2s, or `off`",
@@ -172,7 +177,8 @@ settings! {
             },
             "For [metrics](metrics.md) of jobs without a launcher: the name of the run, the same on all ranks. \
              Without it, the launcher's job id is the name.";
-        COMMAND_LINE: CommandLine = "GPUWHY_COMMAND_LINE", "full", "full, name or off", CommandLine::parse,
+        COMMAND_LINE: CommandLine = "GPUWHY_COMMAND_LINE", "full", "full, name or off",
+            |text| one_of(text, &[("full", CommandLine::Full), ("name", CommandLine::Name), ("off", CommandLine::Off)]),
             "For programs with secrets among their arguments: how much of the command line the trace keeps and \
              `gpuwhy top` shows. `full`: all of it, with `***` in place of likely secrets \
              (docs/design/reliability.md); `name`: only the program; `off`: nothing.";
@@ -185,7 +191,8 @@ settings! {
         DURATION: Option<Duration> = "GPUWHY_DURATION", "off", "a duration such as 10s, or `off`",
             |text| or_off(text, parse_duration),
             "For long runs: maximum duration of a capture.";
-        CUPTI_SHARING: CuptiSharing = "GPUWHY_CUPTI_SHARING", "exclusive", "exclusive or yield", CuptiSharing::parse,
+        CUPTI_SHARING: CuptiSharing = "GPUWHY_CUPTI_SHARING", "exclusive", "exclusive or yield",
+            |text| one_of(text, &[("exclusive", CuptiSharing::Exclusive), ("yield", CuptiSharing::Yield)]),
             "For programs that start torch.profiler or another tool of CUPTI, which serves one per process. \
              `exclusive` refuses the other tool. With `yield` gpuwhy [pauses](../design/reliability.md#other-tools) \
              while the other tool records, which needs CUPTI of CUDA 13.0 update 1.";
@@ -196,11 +203,16 @@ settings! {
             },
             "For programs whose report says that records were dropped: maximum host memory for activity buffers, \
              from `8M` to `64G`, allocated as needed. CUPTI 13 holds a buffer of 1 MiB for each launching thread.";
-        SAMPLING: Sampling = "GPUWHY_SAMPLING", "auto", "auto, on or off", Sampling::parse,
+        SAMPLING: Sampling = "GPUWHY_SAMPLING", "auto", "auto, on or off",
+            |text| match text {
+                "auto" => Some(Sampling::Auto),
+                _ => on_or_off(text).map(|on| if on { Sampling::On } else { Sampling::Off }),
+            },
             "For systems that do not allow threads to be sampled: `off` does not try, nor read the stacks of captured \
              CUDA graphs. `auto` samples the threads that call CUDA, using at most 1 % of one core, and notes in the \
              report what the system does not allow; `on` also prints that on stderr.";
-        NATIVE_STACKS: NativeStacks = "GPUWHY_NATIVE_STACKS", "off", "auto or off", NativeStacks::parse,
+        NATIVE_STACKS: NativeStacks = "GPUWHY_NATIVE_STACKS", "off", "auto or off",
+            |text| one_of(text, &[("auto", NativeStacks::Auto), ("off", NativeStacks::Off)]),
             "For programs limited by their C and C++ code (x86-64): `auto` adds its functions to the stacks of host \
              samples, where the system [allows it](../design/reliability.md). Five programs took 1.04 to 1.24 times \
              as long. In modes `monitor` and `auto` it is on by default for Python programs.";
@@ -238,32 +250,32 @@ settings! {
     }
 }
 
-/// Formats the table as Markdown: the contents of `docs/guide/environment.md`.
-pub fn markdown() -> String {
-    let mut text = String::from(
-        "# Environment variables of libprof.so\n\n\
-         Generated from the table that the parser reads (`inject/src/config/table.rs`). A value that is not understood is\n\
-         replaced by the default, and an unknown `GPUWHY_*` variable has no effect; a line on stderr names what was\n\
-         probably meant. Neither stops the program, but `gpuwhy run` reports both first, and does not start a program if a\n\
-         value is not understood. Each meaning starts with who needs the variable.\n\n\
-         | variable | default | meaning |\n|---|---|---|\n",
-    );
-    for Variable { name, default, meaning } in VARIABLES {
-        text.push_str(&format!("| `{name}` | {default} | {meaning} |\n"));
-    }
-    text.push_str(
-        "\nNot for libprof.so: `GPUWHY_LIB` is the path of the libprof.so that the command `gpuwhy` loads into programs,\n\
-         `GPUWHY_BLESS=1` makes tests that use the crate renew their baselines.\n",
-    );
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use std::env;
 
     use super::*;
     use crate::config::Settings;
+
+    /// Formats the table as Markdown: the contents of `docs/guide/environment.md`.
+    fn markdown() -> String {
+        let mut text = String::from(
+            "# Environment variables of libprof.so\n\n\
+             Generated from the table that the parser reads (`inject/src/config/table.rs`). A value that is not understood is\n\
+             replaced by the default, and an unknown `GPUWHY_*` variable has no effect; a line on stderr names what was\n\
+             probably meant. Neither stops the program, but `gpuwhy run` reports both first, and does not start a program if a\n\
+             value is not understood. Each meaning starts with who needs the variable.\n\n\
+             | variable | default | meaning |\n|---|---|---|\n",
+        );
+        for Variable { name, default, meaning } in VARIABLES {
+            text.push_str(&format!("| `{name}` | {default} | {meaning} |\n"));
+        }
+        text.push_str(
+            "\nNot for libprof.so: `GPUWHY_LIB` is the path of the libprof.so that the command `gpuwhy` loads into programs,\n\
+             `GPUWHY_BLESS=1` makes tests that use the crate renew their baselines.\n",
+        );
+        text
+    }
 
     #[test]
     fn every_default_is_understood() {

@@ -15,9 +15,10 @@ pub fn on_or_off(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns the value of the word `text`.
+/// Returns the value of the word `text`. `off` stands for all words that switch something off.
 pub fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Option<T> {
-    words.iter().find(|(word, _)| *word == text).map(|&(_, choice)| choice)
+    let is_word = |word: &str| word == text || (word == "off" && is_off(text));
+    words.iter().find(|(word, _)| is_word(word)).map(|&(_, choice)| choice)
 }
 
 /// Parses a word for off, or else with `parse`.
