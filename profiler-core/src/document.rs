@@ -24,23 +24,16 @@ document! {
         iteration?: from.iteration,
     }
     from: StepKind {
-        name: from.name,
-        count: from.count,
-        total_ns: from.total_ns,
-        median_ns: from.median_ns,
-        p99_ns: from.p99_ns,
-        sequences: from.sequences,
-        tokens: from.tokens,
+        name, count, total_ns, median_ns, p99_ns, sequences, tokens,
         leaves: leaves(&from.leaves),
     }
     from: Iteration {
-        kind: from.kind,
+        kind,
         sequences: Some(from.sequences).filter(|&sequences| sequences > 0),
         tokens: Some(from.tokens).filter(|&tokens| tokens > 0),
     }
     from: BestCase {
-        kind: from.kind,
-        step_ns: from.step_ns,
+        kind, step_ns,
         speedup: Some(from.speedup).filter(|speedup| speedup.is_finite()),
         low: from.interval.map(|(low, _)| low),
         high: from.interval.map(|(_, high)| high),
@@ -63,8 +56,7 @@ document! {
         deviation_ns: from.deviation(),
     }
     from: CollectivesReport {
-        rows: from.rows,
-        communicators: from.communicators,
+        rows, communicators,
         operations_without_kernel: from.unjoined.operations,
         operations_captured: from.unjoined.captured,
         operations_of_copy_engines: from.unjoined.copy_engine,
@@ -93,15 +85,13 @@ document! {
         basis: BTreeMap::from(Basis::ALL.map(|basis| (basis.name(), from.row.bases[basis as usize]))),
     }
     from: MonitoredTime {
-        window_ns: from.window_ns,
-        start_up_ns: from.start_up_ns,
-        unresolved_ns: from.unresolved_ns,
+        window_ns, start_up_ns, unresolved_ns,
         busy_low: from.busy.0,
         busy_high: from.busy.1,
-        covered: from.covered,
+        covered,
         gpu_samples: from.samples.0,
         host_samples: from.samples.1,
-        bottleneck: from.bottleneck,
+        bottleneck,
         causes: from.parts.iter().map(|part| (part.cause.name(), part)).collect::<BTreeMap<_, _>>(),
     }
 }

@@ -19,15 +19,15 @@ pub trait Fields {
     fn fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error>;
 }
 
-/// Implements [`Fields`] and `Serialize` from `name: value`, `name?: value` (omitted if `None`) and `..value`
-/// (the fields of `value`).
+/// Implements [`Fields`] and `Serialize` from `name: value`, `name?: value` (omitted if `None`), `name` (the field of
+/// that name) and `..value` (the fields of `value`).
 #[macro_export]
 macro_rules! document {
     ($($from:ident: $type:ty { $($fields:tt)* })*) => {$(
         impl $crate::document::Fields for $type {
             fn fields<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
                 let $from = self;
-                $crate::document::document!(@ map; $($fields)*);
+                $crate::document::document!(@ $from map; $($fields)*);
                 Ok(())
             }
         }
@@ -40,20 +40,23 @@ macro_rules! document {
             }
         }
     )*};
-    (@ $map:ident;) => {};
-    (@ $map:ident; $name:ident: $value:expr, $($rest:tt)*) => {
-        $map.serialize_entry(stringify!($name), &$value)?;
-        $crate::document::document!(@ $map; $($rest)*)
+    (@ $from:ident $map:ident;) => {};
+    (@ $from:ident $map:ident; $name:ident, $($rest:tt)*) => {
+        $crate::document::document!(@ $from $map; $name: $from.$name, $($rest)*)
     };
-    (@ $map:ident; $name:ident?: $value:expr, $($rest:tt)*) => {
+    (@ $from:ident $map:ident; $name:ident: $value:expr, $($rest:tt)*) => {
+        $map.serialize_entry(stringify!($name), &$value)?;
+        $crate::document::document!(@ $from $map; $($rest)*)
+    };
+    (@ $from:ident $map:ident; $name:ident?: $value:expr, $($rest:tt)*) => {
         if let Some(value) = &$value {
             $map.serialize_entry(stringify!($name), value)?;
         }
-        $crate::document::document!(@ $map; $($rest)*)
+        $crate::document::document!(@ $from $map; $($rest)*)
     };
-    (@ $map:ident; ..$value:expr, $($rest:tt)*) => {
+    (@ $from:ident $map:ident; ..$value:expr, $($rest:tt)*) => {
         $crate::document::Fields::fields(&$value, $map)?;
-        $crate::document::document!(@ $map; $($rest)*)
+        $crate::document::document!(@ $from $map; $($rest)*)
     };
 }
 pub use document;
@@ -79,16 +82,15 @@ by_name! {
 
 document! {
     from: PcieLink {
-        generation: from.generation,
-        lanes: from.lanes,
+        generation, lanes,
         gigabytes_per_second: from.bytes_per_second() / 1e9,
     }
     from: Utilization {
         absence: from.absence.map(|why| why.words()),
-        devices: from.devices,
+        devices,
     }
     from: DeviceUtilization {
-        device: from.device,
+        device,
         covered_ns: from.busy.over_ns,
         busy: from.busy.mean(),
         memory: from.memory.mean(),
@@ -98,14 +100,12 @@ document! {
         no_counters: from.no_counters.map(|why| why.words()),
     }
     from: Cost {
-        mode: from.mode,
-        whole_graphs: from.whole_graphs,
+        mode, whole_graphs,
         nodes_since_unix_ns: Some(from.nodes_since.nanos()).filter(|&nanos| nanos > 0),
         unrecorded_nodes_estimate_ns: Some(from.unrecorded_nodes_ns).filter(|&nanos| nanos > 0),
-        observed_ns: from.observed_ns,
+        observed_ns,
         records_estimate_ns: from.records_ns,
-        cupti_ns: from.cupti_ns,
-        callback_ns: from.callback_ns,
+        cupti_ns, callback_ns,
         threads_cpu_ns?: Some(from.threads_ns).filter(|&nanos| nanos > 0),
         share_at_most: from.share(),
         bursts?: Some(from.bursts).filter(|_| from.has_bursts()),

@@ -61,27 +61,23 @@ document! {
     from: DeviceDiff {
         id_a: from.ids.0,
         id_b: from.ids.1,
-        basis: from.basis,
+        basis,
         outcome: from.outcome(),
         headline: super::text::headline(from),
         change_ns: from.change_ns(),
         recordings_p: from.test.map(|test| test.p),
         longer_pairs: from.test.map(|test| test.larger),
-        runs: from.runs,
+        runs,
         iterations: from.iterations.iter().map(|(a, b)| IterationsOf(a, b)).collect::<Vec<_>>(),
         memory: from.memory.as_ref().map(|(a, b)| MemoryOf(a, b)),
-        counts: from.counts,
-        same_sampling: from.same_sampling,
-        a: from.a,
-        b: from.b,
+        counts, same_sampling, a, b,
         leaf_changes: from.leaves.iter().map(|&(leaf, change)| TimeChange(leaf.name(), change)).collect::<Vec<_>>(),
         cause_changes: from.causes.iter().map(|&(cause, change)| TimeChange(cause.name(), change)).collect::<Vec<_>>(),
         compute_limits: from.limits,
-        kernels: from.kernels,
-        copies: from.copies,
+        kernels, copies,
         places: from.places.as_ref().ok(),
         places_refused: from.places.as_ref().err(),
-        prediction: from.prediction,
+        prediction,
     }
     from: DeviceRuns {
         a_ns: from.a.iter().map(|run| run.unit_ns).collect::<Vec<_>>(),
@@ -94,7 +90,7 @@ document! {
         smallest_p: from.test.smallest_p,
     }
     from: CountRow {
-        name: from.name,
+        name,
         a_low: from.a.0,
         a_high: from.a.1,
         b_low: from.b.0,
@@ -115,34 +111,22 @@ document! {
         operations_b: from.operations.1,
         steps_a: from.steps.0,
         steps_b: from.steps.1,
-        aligned: from.aligned,
-        changed: from.changed,
+        aligned, changed,
     }
     from: Prediction {
-        kind: from.kind,
-        cause: from.cause,
-        step_ns: from.step_ns,
-        predicted_step_ns: from.predicted_step_ns,
-        predicted_speedup: from.predicted_speedup,
-        actual_step_ns: from.actual_step_ns,
-        actual_speedup: from.actual_speedup,
-        base_error: from.base_error,
+        kind, cause, step_ns, predicted_step_ns, predicted_speedup, actual_step_ns, actual_speedup,
+        base_error,
         over_best_case_ns: from.over_best_case_ns(),
         other_leaf_changes: from.others.iter().map(|&(leaf, change)| TimeChange(leaf.name(), change)).collect::<Vec<_>>(),
     }
     from: ModuleRow {
-        name: from.name,
+        name,
         change_ns: from.change_ns(),
-        a: from.a,
-        b: from.b,
+        a, b,
     }
     from: DiffRow {
-        name: from.name,
-        launches: from.launches,
-        speed: from.speed,
+        name, launches, speed,
         change_ns: from.change_ns(),
-        p: from.p,
-        a: from.a,
-        b: from.b,
+        p, a, b,
     }
 }

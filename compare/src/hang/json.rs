@@ -7,9 +7,6 @@ use super::HangReport;
 document! {
     from: HangReport {
         ranks: from.runs.iter().map(|of| of.ranks).sum::<u32>(),
-        runs: from.runs,
-        findings: from.findings,
-        silent: from.silent,
-        doubts: from.doubts,
+        runs, findings, silent, doubts,
     }
 }

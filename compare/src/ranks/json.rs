@@ -25,19 +25,18 @@ fn times<'a>(times: &'a [(u32, u64)], report: &'a RanksReport) -> Vec<RankTime<'
 
 document! {
     from: RanksReport {
-        world_size: from.world_size,
+        world_size,
         ranks: from.rows.iter().map(|row| Of(row, from)).collect::<Vec<_>>(),
         hosts: from.clocks,
         matched_by: from.basis,
-        collectives: from.collectives,
-        collective_ns: from.collective_ns,
+        collectives, collective_ns,
         missing_collectives: from.missing,
         too_close_collectives: from.too_close,
         waits_ns: Some(&from.waits).filter(|_| from.rows.len() <= WAITS_SHOWN),
         straggler: from.straggler.as_ref().map(|found| Of(found, from)),
         slow_host: from.slow_host.as_ref().map(SlowHost),
         critical_path: from.critical_path.as_ref().map(|found| Of(found, from)),
-        doubts: from.doubts,
+        doubts,
     }
     from: Of<'_, RankRow> {
         rank: from.0.rank,
@@ -60,10 +59,7 @@ document! {
         ns: from.0.1,
     }
     from: HostClock {
-        host: from.host,
-        offset_ns: from.offset_ns,
-        drift_ppb: from.drift_ppb,
-        error_ns: from.error_ns,
+        host, offset_ns, drift_ppb, error_ns,
         scatter_median_ns: from.scatter_ns.map(|scatter| scatter[0]),
         scatter_p95_ns: from.scatter_ns.map(|scatter| scatter[1]),
     }

@@ -27,9 +27,7 @@ fn peaks(of: &[(DataType, f64)]) -> BTreeMap<&'static str, f64> {
 document! {
     from: KernelsReport {
         schema_version: SCHEMA_VERSION,
-        stall_ns: from.stall_ns,
-        measured: from.measured,
-        unmeasured: from.unmeasured,
+        stall_ns, measured, unmeasured,
     }
     from: Unmeasured {
         name: from.kernel.demangled,
@@ -38,18 +36,15 @@ document! {
         ..Shape(&from.kernel.launch),
         launches: from.kernel.launches,
         total_ns: from.kernel.total_ns,
-        share: from.share,
+        share,
         in_graphs?: from.in_graphs,
-        excluded: from.excluded,
+        excluded,
     }
     from: KernelView {
-        name: from.name,
-        symbol: from.symbol,
+        name, symbol,
         device: from.device.id,
         ..Shape(&from.launch),
-        launches: from.launches,
-        total_ns: from.total_ns,
-        share: from.share,
+        launches, total_ns, share,
         in_graphs?: from.in_graphs,
         outcome: from.profile.outcome,
         reason: not_measured(from.profile.outcome),
@@ -79,7 +74,7 @@ document! {
         step_at_90: from.gains.map(|gains| gains.at_90),
         bottleneck_at_90: from.gains.and_then(|gains| gains.then),
         occupancy: from.geometry.map(|geometry| OccupancyOf(from, geometry)),
-        roofline: from.roofline,
+        roofline,
         instructions: from.figures.instructions,
         pipes: from.figures.pipes.iter().map(|&(pipe, share)| (pipe.name(), share)).collect::<BTreeMap<_, _>>(),
         stalls: from.figures.stalls.iter().map(|stall| (stall.reason, stall.share)).collect::<BTreeMap<_, _>>(),
@@ -130,7 +125,7 @@ document! {
         step: from.1,
     }
     from: StepGain {
-        speedup: from.speedup,
+        speedup,
         low: from.interval.map(|(low, _)| low),
         high: from.interval.map(|(_, high)| high),
     }
