@@ -94,7 +94,7 @@ pub struct CostTracker {
     /// Current mode.
     mode: Mode,
     budget: Option<Budget>,
-    graphs: GraphCost,
+    pub graphs: GraphCost,
     /// The previous flush or start, while tracing is on.
     last: Option<Timestamp>,
     /// Cost at the start of the current period, and that of graphs.
@@ -179,11 +179,6 @@ impl CostTracker {
     pub fn record_nodes(&mut self, at: Timestamp) {
         self.graphs.record_nodes();
         self.cost.nodes_since = at;
-    }
-
-    /// True while a CUDA graph is a single record.
-    pub fn has_whole_graphs(&self) -> bool {
-        self.graphs.is_whole()
     }
 
     /// Handles a flush at `at`. `share_of_tracing`: the part of a step, 0 to 1, that tracing takes by the simulation;

@@ -80,7 +80,7 @@ pub fn run(
         }
         // Between bursts CUPTI has no records to deliver, and is left alone.
         let records = controller.makes_records() || controller.is_draining() || stopping;
-        if controller.may_have_recorded() && records {
+        if controller.switch.may_have_recorded() && records {
             flusher.flush(stopping);
         }
         if !flusher.mark(at, records, stopping) || stopping {
@@ -94,15 +94,15 @@ fn execute(command: Result<FlusherCommand, RecvTimeoutError>, controller: &Captu
     match command {
         Err(RecvTimeoutError::Timeout) | Ok(FlusherCommand::FlushNow) => return false,
         Ok(FlusherCommand::LowerMode(mode)) => {
-            controller.lower(mode);
+            controller.switch.lower(mode);
             return false;
         }
         Ok(FlusherCommand::RecordNodes) => {
-            controller.record_nodes();
+            controller.switch.record_nodes();
             return false;
         }
         Ok(FlusherCommand::RecordFaults) => {
-            controller.record_faults();
+            controller.switch.record_faults();
             return false;
         }
         Ok(FlusherCommand::Finish) | Err(RecvTimeoutError::Disconnected) => {}

@@ -182,7 +182,7 @@ fn prepare_recorder(
 
 /// Switches recording on, and returns notes about what CUPTI refused.
 fn start_recording(controller: &CaptureController) -> Result<Vec<String>, StartError> {
-    let mut notes = controller.start().inspect_err(|_| controller.give_up())?;
+    let mut notes = controller.start().inspect_err(|_| controller.switch.ownership().give_back())?;
     if controller.wants_profiler_calls() && !controller.listen() {
         notes.push("this CUPTI does not report cudaProfilerStart, so no capture can begin by it".to_owned());
     }
@@ -192,7 +192,7 @@ fn start_recording(controller: &CaptureController) -> Result<Vec<String>, StartE
 /// Notes on settings without effect in this process.
 fn limits_of(cupti: &Cupti, settings: &Settings, sharing: CuptiSharing, controller: &CaptureController) -> Vec<String> {
     let mut notes = Vec::new();
-    if settings.bursts.is_some() && !controller.can_stop_recording() {
+    if settings.bursts.is_some() && !controller.switch.can_be_off() {
         notes.push(format!("{}=auto records nothing here, because recording cannot be switched off", config::MODE));
     }
     if sharing != settings.cupti_sharing {

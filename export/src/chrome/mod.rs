@@ -68,7 +68,7 @@ pub fn write(
             }
             Event::Counters(event) => values.of(event).iter().try_for_each(|value| rows.counter(&mut output, value)),
             Event::GraphNode(_) => {
-                rows.node(event, scope.dictionary);
+                rows.captured.take(event, scope.dictionary);
                 Ok(())
             }
             Event::Flush(_) => rows.flush(&mut output, scope.dictionary),
@@ -86,7 +86,7 @@ pub fn write(
         rows.projection(&mut output, row, &passed.dictionary).map_err(|error| output.failed(error))?;
     }
     writeln!(output, "\n  ],\n  \"traceName\": {}\n}}", quoted(&name)).map_err(|error| output.failed(error))?;
-    outcome.notes.extend(rows.notes());
+    outcome.notes.extend(rows.ranges.notes());
     outcome.notes.extend(steps.notes());
     outcome.notes.extend(unplaced);
     output.finish()?;

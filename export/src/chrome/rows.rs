@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use gpuwhy_trace::dictionary::Dictionary;
-use gpuwhy_trace::event::Event;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{
     ApiCall, ApiDomain, CudaEvent, DeviceId, DeviceWork, Kernel, LaunchConfigId, Overhead, RangeEvent, RangeEventKind,
@@ -46,8 +45,8 @@ pub struct ChromeRows<'a> {
     stream_tracks: FxHashMap<(DeviceId, StreamId), Tracks>,
     arrows_from: Correlations,
     arrows_to: Correlations,
-    captured: CapturedPlaces,
-    ranges: OpenRanges,
+    pub captured: CapturedPlaces,
+    pub ranges: OpenRanges,
     waiting: Vec<Sync>,
     events: FxHashMap<u64, CudaEvent>,
     event_order: VecDeque<u64>,
@@ -124,11 +123,6 @@ impl<'a> ChromeRows<'a> {
             )?;
         }
         Ok(())
-    }
-
-    /// A node of a CUDA graph was captured or copied.
-    pub fn node(&mut self, event: &Event, dictionary: &Dictionary) {
-        self.captured.take(event, dictionary);
     }
 
     /// Writes the rows of a record.
@@ -212,11 +206,6 @@ impl<'a> ChromeRows<'a> {
         let HostStep { thread, start, end } = *step;
         self.open(output, "user_annotation", &name, self.session.process_id, thread.0, start, end)?;
         write!(output, "}}}}")
-    }
-
-    /// Describes data that could not be written unchanged.
-    pub fn notes(&self) -> Vec<String> {
-        self.ranges.notes()
     }
 
     fn kernel(&mut self, output: &mut impl Write, row: &Kernel, dictionary: &Dictionary) -> io::Result<()> {

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 
 use gpuwhy_trace::dictionary::Dictionary;
-use gpuwhy_trace::event::Event;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{
     ApiDomain, CorrelationId, DeviceId, DeviceWork, MemoryEvent, NameId, RangeEvent, RangeEventKind, Record, StreamId,
@@ -54,7 +53,7 @@ pub struct Events<'a, W> {
     session: &'a ProcessInfo,
     kernels: ReadableNames,
     calls: ReadableNames,
-    captured: CapturedPlaces,
+    pub captured: CapturedPlaces,
     stream_tracks: FxHashMap<(DeviceId, StreamId), Tracks>,
     ranges: FxHashSet<(ThreadId, NameId)>,
     arrows_from: Correlations,
@@ -127,11 +126,6 @@ impl<'a, W: Write> Events<'a, W> {
             message.text(field::track::NAME, &format!("{front}gpuwhy: bottleneck"));
         })?;
         self.packets.slice(line, (self.prescan.base, self.prescan.end), ("gpuwhy", bottleneck), Arrow::None, &[])
-    }
-
-    /// A node of a CUDA graph was captured or copied.
-    pub fn node(&mut self, event: &Event, dictionary: &Dictionary) {
-        self.captured.take(event, dictionary);
     }
 
     /// Writes a record. Returns false if it has no track.

@@ -92,7 +92,7 @@ fn write_part(
         if let Event::Counters(event) = event {
             values.of(event).iter().try_for_each(|value| events.sampled(value)).map_err(failed)?;
         }
-        events.node(event, scope.dictionary);
+        events.captured.take(event, scope.dictionary);
         let Event::Record(record) = event else { return Ok::<_, ExportError>(()) };
         match events.record(record, scope.dictionary).map_err(failed)? {
             true => outcome.written += 1,

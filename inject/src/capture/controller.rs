@@ -36,7 +36,8 @@ use crate::sys::clock;
 #[derive(Debug)]
 pub struct CaptureController {
     pub(super) cupti: &'static Cupti,
-    pub(super) switch: ActivityRecorder,
+    /// What records; off at the start.
+    pub switch: ActivityRecorder,
     /// Threads of the program lock it only with a timeout. It holds a few numbers, valid after any possible
     /// panic.
     pub(super) state: Mutex<CaptureState>,
@@ -341,21 +342,6 @@ impl CaptureController {
             self.bursts.store(true, Ordering::Relaxed);
         }
         follows
-    }
-
-    /// True if recording can be switched off again.
-    pub fn can_stop_recording(&self) -> bool {
-        self.switch.can_be_off()
-    }
-
-    /// True if CUPTI may hold records for this library.
-    pub fn may_have_recorded(&self) -> bool {
-        self.switch.may_have_recorded()
-    }
-
-    /// True if a CUDA graph is a single record.
-    pub fn has_whole_graphs(&self) -> bool {
-        self.switch.has_whole_graphs()
     }
 
     /// Requests the flushing thread to record less.

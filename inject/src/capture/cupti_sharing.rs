@@ -78,11 +78,6 @@ impl CaptureController {
         }
     }
 
-    /// Leaves CUPTI to other tools from now on, as soon as recording stops.
-    pub fn yield_slot(&self) {
-        self.switch.ownership().set_yields(true);
-    }
-
     /// At the end, warns if the process has several copies of CUPTI: yielding helps only tools that use the
     /// same copy.
     pub fn say_if_yielded_in_vain(&self) {
@@ -101,10 +96,5 @@ impl CaptureController {
     /// True if other tools are kept out of CUPTI.
     pub fn holds_slot(&self) -> bool {
         self.switch.ownership().with(|_| ()).is_some()
-    }
-
-    /// Releases CUPTI to other tools because measuring cannot start.
-    pub fn give_up(&self) {
-        self.switch.ownership().give_back();
     }
 }

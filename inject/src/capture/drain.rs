@@ -7,7 +7,6 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gpuwhy_trace::cost::Mode;
 use gpuwhy_trace::record::Timestamp;
 
 use crate::capture::controller::CaptureController;
@@ -75,21 +74,6 @@ impl CaptureController {
     /// Returns and resets the number of events dropped because the lock was not available.
     pub fn take_missed_events(&self) -> u64 {
         self.missed_events.swap(0, Ordering::Relaxed)
-    }
-
-    /// Switches to a mode that records less. Only from the flushing thread.
-    pub fn lower(&self, mode: Mode) {
-        self.switch.lower(mode);
-    }
-
-    /// Starts recording the nodes of CUDA graphs. Only from the flushing thread.
-    pub fn record_nodes(&self) {
-        self.switch.record_nodes();
-    }
-
-    /// Starts recording page faults of managed memory. Only from the flushing thread.
-    pub fn record_faults(&self) {
-        self.switch.record_faults();
     }
 
     /// Switches everything off for good, including the tracing of complete graphs. Only from the flushing

@@ -92,8 +92,8 @@ impl Collector {
         if !simulates {
             captures.stop_what_if();
         }
-        let budget = settings.budget.and_then(|budget| budget.if_bursts(controller.can_stop_recording()));
-        let mut account = CostTracker::new(settings.mode, controller.has_whole_graphs(), budget);
+        let budget = settings.budget.and_then(|budget| budget.if_bursts(controller.switch.can_be_off()));
+        let mut account = CostTracker::new(settings.mode, controller.switch.has_whole_graphs(), budget);
         if is_complete || monitored {
             account.begun(session.start);
         }
@@ -112,7 +112,7 @@ impl Collector {
             sources,
             events: Vec::new(),
             router,
-            triggers: Triggers::new(settings, controller.can_stop_recording()),
+            triggers: Triggers::new(settings, controller.switch.can_be_off()),
             controller,
             sinks,
             own: None,
@@ -431,7 +431,7 @@ impl Collector {
 
     /// Adds up the cost of tracing, and steps down if it is too high.
     fn update_cost(&mut self, before: Timestamp) {
-        if self.account.has_whole_graphs() && self.controller.asks_for_nodes_for_others() {
+        if self.account.graphs.is_whole() && self.controller.asks_for_nodes_for_others() {
             self.account.record_nodes(before);
         }
         let captures = &self.sinks.captures;
@@ -482,7 +482,7 @@ impl Collector {
         let Sinks { captures, session, mut trace, .. } = self.sinks;
         let mut report = captures.report(&session, self.sources.dictionary(), end, Vec::new());
         if let Some(reader) = self.source_reader {
-            reader.read(&report.places(), self.sources.dictionary_mut());
+            reader.read(&report.places(), self.sources.decoder.dictionary_mut());
             report.sources = SourceLines::of(self.sources.dictionary());
         }
         let dictionary = self.sources.dictionary();

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 
-use gpuwhy_trace::collective::CollectiveEvent;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::pytorch_range;
 use gpuwhy_trace::record::{NameId, Payload, RangeEvent, RangeEventKind, ThreadId, ThreadName, Timestamp};
@@ -38,7 +37,7 @@ pub struct RangeDrain {
     first: Vec<(NameId, NameId)>,
     batch: Vec<RangeEvent>,
     /// Operations of NCCL.
-    operations: Operations,
+    pub operations: Operations,
     text: Vec<u8>,
 }
 
@@ -56,11 +55,6 @@ impl RangeDrain {
         // Stable: events of one thread at the same nanosecond keep their order.
         self.batch.sort_by_key(|event| event.at);
         self.batch.drain(..)
-    }
-
-    /// Communicators and operations found while reading the ranges.
-    pub fn collectives(&mut self) -> std::vec::Drain<'_, CollectiveEvent> {
-        self.operations.drain()
     }
 
     fn ring(&mut self, index: usize, ring: &lanes::ThreadRing, until: Timestamp, dictionary: &mut Dictionary) {

@@ -55,16 +55,11 @@ impl Sources {
         self.decoder.dictionary()
     }
 
-    /// The same, for names that no event refers to.
-    pub fn dictionary_mut(&mut self) -> &mut Dictionary {
-        self.decoder.dictionary_mut()
-    }
-
     /// Takes over the program's ranges and marks up to `until`, and the events that NCCL reported meanwhile.
     pub fn ranges(&mut self, until: Timestamp, events: &mut Vec<Event>) {
         let ranges = self.ranges.events(until, self.decoder.dictionary_mut());
         events.extend(ranges.map(|range| Event::Record(Record::Range(range))));
-        events.extend(self.ranges.collectives().map(Event::Collective));
+        events.extend(self.ranges.operations.drain().map(Event::Collective));
     }
 
     /// First ranges that the program opened.

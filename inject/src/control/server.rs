@@ -218,7 +218,7 @@ impl<'a> CommandHandler<'a> {
             ControlCommand::StartAtStep(wanted) => self.start_at_step(wanted),
             ControlCommand::Stop => self.switch(CaptureEvent::CommandStop),
             ControlCommand::Release => {
-                self.controller.yield_slot();
+                self.controller.switch.ownership().set_yields(true);
                 self.switch(CaptureEvent::CommandStop)
             }
             ControlCommand::Unknown => Object::of_type("error")
