@@ -79,12 +79,6 @@ families! {
     START_TIME = gauge "exporter_start_time_seconds", "When the exporter was started, seconds since the Unix epoch.";
 }
 
-impl Family {
-    pub fn is_counter(&self) -> bool {
-        self.kind == "counter"
-    }
-}
-
 /// The metrics of a process but its state. Their labels have a fixed set of values, whatever the process responds.
 pub fn samples(status: &Status, metrics: &Metrics) -> Vec<Sample> {
     let mut samples: Vec<_> = metrics.devices.iter().flat_map(of_device).collect();

@@ -48,7 +48,7 @@ impl ProcessMetrics {
     pub fn update(&mut self, mut newer: Self) {
         let key = |sample: &Sample| (sample.family.name, sample.labels.clone());
         let old: BTreeMap<_, _> = self.samples.iter().map(|sample| (key(sample), sample.value)).collect();
-        for new in newer.samples.iter_mut().filter(|sample| sample.family.is_counter()) {
+        for new in newer.samples.iter_mut().filter(|sample| sample.family.kind == "counter") {
             new.value = old.get(&key(new)).map_or(new.value, |old| new.value.max(*old));
         }
         *self = newer;

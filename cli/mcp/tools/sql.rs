@@ -35,7 +35,7 @@ pub fn query(context: &mut Context, arguments: &Arguments) -> Result<Answer> {
     let options = StatsOptions { format: TableFormat::Json, ..StatsOptions::default() };
     let mut output = Bounded(Vec::new());
     let answered = limited.answer(&traces, &options, &mut output, &mut unwatched).map_err(|error| {
-        if output.is_full() {
+        if output.0.len() >= MOST_BYTES {
             return anyhow!("query: the result is larger than {MOST_BYTES} bytes: select fewer columns or rows");
         }
         error.into()
@@ -130,12 +130,6 @@ fn tables(arguments: &Arguments) -> Result<Answer> {
 
 /// Bytes up to a limit; beyond it, writing fails.
 struct Bounded(Vec<u8>);
-
-impl Bounded {
-    fn is_full(&self) -> bool {
-        self.0.len() >= MOST_BYTES
-    }
-}
 
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -38,10 +38,6 @@ fn seconds(time: f64) -> String {
     duration((time * 1e9).round() as u64)
 }
 
-fn interval(low: f64, high: f64) -> String {
-    format!("{low:.2} to {high:.2}")
-}
-
 /// The line about the unchanged program.
 pub fn unchanged(measured: &[Measured], unit: &Unit) -> String {
     let times: Vec<f64> = measured.iter().map(Measured::per_step).collect();
@@ -83,7 +79,7 @@ pub fn tried(tried: &Tried, number: usize, kept: &[usize], prediction: Option<Pr
     };
     let (gain, has_runs) = (tried.gain, tried.seconds.is_some());
     let measured = |words: &str| match gain {
-        Some(Gain { low, high, .. }) => format!("{words} ({})", interval(low, high)),
+        Some(Gain { low, high, .. }) => format!("{words} ({low:.2} to {high:.2})"),
         None => words.to_owned(),
     };
     let time = tried.seconds.map(|(_, with)| seconds(with)).unwrap_or_default();

@@ -71,7 +71,7 @@ fn change_alone(diff: &DeviceDiff) -> String {
         _ => format!("{lead}{what} is {} slower {times}", factor(b, a)),
     };
     if outcome == StepChange::Inconclusive && several(diff).is_none() {
-        let _ = write!(line, ", but single runs of one program differ by up to {}", factor_of_runs());
+        let _ = write!(line, ", but single runs of one program differ by up to {:.2}x", 1.0 / (1.0 - RUNS_DIFFER));
     }
     line
 }
@@ -124,11 +124,6 @@ fn probability(p: f64) -> String {
     } else {
         format!("{p:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
     }
-}
-
-/// How much faster one of two runs of one program may be.
-fn factor_of_runs() -> String {
-    format!("{:.2}x", 1.0 / (1.0 - RUNS_DIFFER))
 }
 
 /// Iterations of one kind in A and in B: `decode: p50 9.1 ms -> 8.2 ms, p99 12.4 ms -> 11.0 ms, 1373 -> 1520 tokens/s`.

@@ -7,7 +7,7 @@ use profiler_core::collective::Basis;
 use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::{Cause, Leaf};
 
-use super::{CriticalPath, ExcessEvidence, HostClock, RankRow, RanksReport, Straggler};
+use super::{CriticalPath, ExcessEvidence, RankRow, RanksReport, Straggler};
 use gpuwhy_report::text_format::{Page, Style, duration, shortened, wrapped};
 use gpuwhy_report::words::{self, about};
 
@@ -65,7 +65,8 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
                 let side = if offset > 0 { "behind" } else { "ahead" };
                 let error =
                     clock.error_ns.map_or_else(String::new, |error| format!(" (error up to {})", duration(error)));
-                format!("{side} by {}{error}, drifts by {:.3} ppm", duration(offset.unsigned_abs()), drift(clock))
+                let (offset, drift_ppm) = (duration(offset.unsigned_abs()), clock.drift_ppb as f64 / 1e3);
+                format!("{side} by {offset}{error}, drifts by {drift_ppm:.3} ppm")
             }
             None => "offset unknown".to_owned(),
         };
@@ -135,11 +136,6 @@ fn matched(basis: Basis) -> &'static str {
         Basis::Range => "matched by what NCCL's NVTX ranges or PyTorch say and their order, ",
         Basis::Plugin | Basis::Order => "",
     }
-}
-
-/// The drift in parts per million.
-fn drift(clock: &HostClock) -> f64 {
-    clock.drift_ppb as f64 / 1_000.0
 }
 
 /// The part of the ranks' time that is waiting, if it is known.

@@ -30,7 +30,7 @@ pub use kernels::{ChipMetrics, KernelRequest, MOST_LAUNCHES, SUGGESTED, WantedMe
 pub use request::{MAX_STEPS, RangeName};
 use table::Setting;
 pub use table::names::*;
-pub use table::{FOR_TESTS, VARIABLES, Variable, markdown};
+pub use table::{FOR_TESTS, VARIABLES, Variable};
 pub use value::{parse_bytes, parse_duration};
 
 pub use crate::log::Level;
