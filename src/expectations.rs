@@ -122,6 +122,12 @@ impl Expectations {
         Self::default()
     }
 
+    /// True without any rule.
+    #[doc(hidden)]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Of a whole run whose steps repeat, [`no_sync`](Self::no_sync) and [`no_allocation`](Self::no_allocation) are
     /// about these steps, and [`no_pageable_copy`](Self::no_pageable_copy) is about the time after start-up.
     pub fn after_start_up(self) -> Self {

@@ -173,63 +173,33 @@ impl LimitArgs {
 
     /// The limits; `None` if none is given.
     pub fn rules(&self) -> Option<Expectations> {
-        let mut rules = Expectations::new();
-        let mut count = 0_usize;
-        let mut add = |more: &mut dyn FnMut(Expectations) -> Expectations| {
-            rules = more(std::mem::take(&mut rules));
-            count += 1;
-        };
-        self.kernels_at_most.into_iter().for_each(|most| add(&mut |rules| rules.kernels_at_most(most)));
-        self.launches_at_most.into_iter().for_each(|most| add(&mut |rules| rules.launches_at_most(most)));
-        if self.no_sync {
-            add(&mut Expectations::no_sync);
+        let if_set = |is_set, rules, add: fn(Expectations) -> Expectations| if is_set { add(rules) } else { rules };
+        let rules = self.kernels_at_most.into_iter().fold(Expectations::new(), Expectations::kernels_at_most);
+        let rules = self.launches_at_most.into_iter().fold(rules, Expectations::launches_at_most);
+        let rules = if_set(self.no_sync, rules, Expectations::no_sync);
+        let rules = if_set(self.no_pageable_copy, rules, Expectations::no_pageable_copy);
+        let rules = if_set(self.no_allocation, rules, Expectations::no_allocation);
+        let rules = self.busy_at_least.into_iter().fold(rules, Expectations::busy_at_least);
+        let rules = self.kernel_at_most.iter().fold(rules, |rules, (name, most)| rules.kernel_at_most(name, *most));
+        let rules = self.module_at_most.iter().fold(rules, |rules, (name, most)| rules.module_at_most(name, *most));
+        let rules = if_set(self.no_spills, rules, |rules| rules.no_spills(""));
+        let uses = self.kernel_uses.iter();
+        let rules = uses.fold(rules, |rules, (name, (unit, least))| rules.kernel_uses_at_least(name, *unit, *least));
+        let rules = if self.bottleneck.is_empty() { rules } else { rules.bottleneck_in(&*self.bottleneck) };
+        let rules = if self.not_bottleneck.is_empty() { rules } else { rules.bottleneck_not_in(&*self.not_bottleneck) };
+        let rules = self.share_at_most.iter().fold(rules, |rules, &(cause, most)| rules.share_at_most(cause, most));
+        let rules = self.step_at_most.into_iter().fold(rules, Expectations::step_at_most);
+        let rules = self.kind_at_most.iter().fold(rules, |rules, (name, most)| rules.kind_at_most(name, *most));
+        let rules = self.memory_at_most.into_iter().fold(rules, Expectations::memory_at_most);
+        let mut rules = if_set(self.no_memory_growth, rules, Expectations::no_memory_growth);
+        if let Some(baseline) = &self.baseline() {
+            let kernels = self.kernel_within.iter();
+            rules = kernels.fold(rules, |rules, (name, ratio)| rules.kernel_within(name, *ratio, baseline));
+            let modules = self.module_within.iter();
+            rules = modules.fold(rules, |rules, (name, ratio)| rules.module_within(name, *ratio, baseline));
+            rules = self.step_within.into_iter().fold(rules, |rules, ratio| rules.step_within(ratio, baseline));
         }
-        if self.no_pageable_copy {
-            add(&mut Expectations::no_pageable_copy);
-        }
-        if self.no_allocation {
-            add(&mut Expectations::no_allocation);
-        }
-        self.busy_at_least.into_iter().for_each(|share| add(&mut |rules| rules.busy_at_least(share)));
-        for (name, most) in &self.kernel_at_most {
-            add(&mut |rules| rules.kernel_at_most(name, *most));
-        }
-        for (name, most) in &self.module_at_most {
-            add(&mut |rules| rules.module_at_most(name, *most));
-        }
-        if self.no_spills {
-            add(&mut |rules| rules.no_spills(""));
-        }
-        for (name, (unit, least)) in &self.kernel_uses {
-            add(&mut |rules| rules.kernel_uses_at_least(name, *unit, *least));
-        }
-        if !self.bottleneck.is_empty() {
-            add(&mut |rules| rules.bottleneck_in(&*self.bottleneck));
-        }
-        if !self.not_bottleneck.is_empty() {
-            add(&mut |rules| rules.bottleneck_not_in(&*self.not_bottleneck));
-        }
-        for &(cause, most) in &self.share_at_most {
-            add(&mut |rules| rules.share_at_most(cause, most));
-        }
-        self.step_at_most.into_iter().for_each(|most| add(&mut |rules| rules.step_at_most(most)));
-        for (name, most) in &self.kind_at_most {
-            add(&mut |rules| rules.kind_at_most(name, *most));
-        }
-        self.memory_at_most.into_iter().for_each(|most| add(&mut |rules| rules.memory_at_most(most)));
-        if self.no_memory_growth {
-            add(&mut Expectations::no_memory_growth);
-        }
-        if let Some(baseline) = self.baseline() {
-            for (name, ratio) in &self.kernel_within {
-                add(&mut |rules| rules.kernel_within(name, *ratio, &baseline));
-            }
-            for (name, ratio) in &self.module_within {
-                add(&mut |rules| rules.module_within(name, *ratio, &baseline));
-            }
-            self.step_within.into_iter().for_each(|ratio| add(&mut |rules| rules.step_within(ratio, &baseline)));
-        }
-        (count > 0).then(|| rules.after_start_up())
+        (!rules.is_empty()).then(|| rules.after_start_up())
     }
 }
 
