@@ -29,10 +29,8 @@ use crate::sys::{clock, process};
 use crate::worker::Worker;
 use crate::{history, log};
 
-/// Starts measuring with the settings of the environment. Reports invalid ones and uses their defaults.
-///
-/// # Errors
-/// Fails if no usable libcupti is found, if another tool holds CUPTI, or if the library was started before.
+/// Starts measuring with the settings of the environment. Reports invalid ones and uses their defaults. Fails if no
+/// usable libcupti is found, if another tool holds CUPTI, or if the library was started before.
 pub fn start_from_env() -> Result<(), StartError> {
     let (settings, errors) = Settings::from_env();
     log::begin(settings.log);
@@ -94,11 +92,9 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts measuring; `late` means that CUDA has a context already. A second call in the same process is an
-/// error without any effect.
-///
-/// # Errors
-/// Fails if no usable libcupti is found, if another tool holds CUPTI, or if the library was started before.
+/// Starts measuring; `late` means that CUDA has a context already. A second call in the same process is an error
+/// without any effect. Fails if no usable libcupti is found, if another tool holds CUPTI, or if the library was started
+/// before.
 fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
     if !LibraryState::Idle.advance(LibraryState::Starting) {
         return Err(StartError::AlreadyStarted);

@@ -90,11 +90,8 @@ pub struct Text {
     pub length: *mut usize,
 }
 
-/// Starts a session that writes to `file`.
-///
-/// # Errors
-/// Fails if one is open, if measuring cannot start or is over, or if the file cannot be written. If measuring cannot
-/// start, the file is a trace without records, with the reason.
+/// Starts a session that writes to `file`. Fails if one is open, if measuring cannot start or is over, or if the file
+/// cannot be written. If measuring cannot start, the file is a trace without records, with the reason.
 pub fn begin(start: Start, file: File) -> Result<(), SessionError> {
     if OPEN.swap(true, Ordering::AcqRel) {
         return Err(SessionError::Busy);
@@ -136,10 +133,8 @@ fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
     begun
 }
 
-/// Returns once everything that was complete at the time of the call is in the file.
-///
-/// # Errors
-/// Fails if no session is open, or if the collector does not respond.
+/// Returns once everything that was complete at the time of the call is in the file. Fails if no session is open, or if
+/// the collector does not respond.
 pub fn flush() -> Result<(), SessionError> {
     let profiler = open()?;
     let (done, answer) = bounded(1);
@@ -147,10 +142,8 @@ pub fn flush() -> Result<(), SessionError> {
     wait_for_marks(profiler, &answer)
 }
 
-/// Ends the session. Waits for device work that is still running.
-///
-/// # Errors
-/// Fails if no session is open, if the collector does not respond, or if the file could not be written.
+/// Ends the session. Waits for device work that is still running. Fails if no session is open, if the collector does
+/// not respond, or if the file could not be written.
 pub fn end() -> Result<(), SessionError> {
     let profiler = open()?;
     let at = clock::now(profiler.cupti());

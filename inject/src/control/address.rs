@@ -84,10 +84,8 @@ pub fn sockets(folder: &Path, user: u32) -> Vec<(ProcessName, PathBuf)> {
     found
 }
 
-/// Checks that a folder belongs to this user and is closed to others.
-///
-/// # Errors
-/// Fails with the reason if it does not; with `NotFound` if there is none.
+/// Checks that a folder belongs to this user and is closed to others. Fails with the reason if it does not; with
+/// `NotFound` if there is none.
 pub fn check(folder: &Path, user: u32) -> io::Result<()> {
     // Does not follow links.
     let found = fs::symlink_metadata(folder)?;
@@ -101,12 +99,9 @@ pub fn check(folder: &Path, user: u32) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {wrong}", folder.display())))
 }
 
-/// Connects to a socket within `timeout`; `None` if no process listens. Removes the socket that a killed
-/// process left. The stream is nonblocking.
-///
-/// # Errors
-/// Fails if the socket or the process at its other end does not belong to this user, or if the process does
-/// not accept the connection.
+/// Connects to a socket within `timeout`; `None` if no process listens. Removes the socket that a killed process left.
+/// The stream is nonblocking. Fails if the socket or the process at its other end does not belong to this user, or if
+/// the process does not accept the connection.
 pub fn connect(socket: &Path, user: u32, timeout: Duration) -> io::Result<Option<UnixStream>> {
     let deadline = Instant::now() + timeout;
     loop {
@@ -173,10 +168,8 @@ pub fn listen(user: u32, process: u32) -> io::Result<(UnixListener, SocketFile)>
     Err(failure.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// Creates a folder that belongs to this user and is closed to others, if there is none.
-///
-/// # Errors
-/// Fails if it cannot be created, or if an existing one is not private.
+/// Creates a folder that belongs to this user and is closed to others, if there is none. Fails if it cannot be created,
+/// or if an existing one is not private.
 pub fn make_private(folder: &Path, user: u32) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {

@@ -24,10 +24,8 @@ pub const KEPT: Duration = Duration::from_secs(300);
 /// Maximum file size, bytes; libprof.so writes some thousands.
 const MAX_FILE: u64 = 256 << 10;
 
-/// Announces in `folder` that an exporter reads it.
-///
-/// # Errors
-/// Fails if the folder does not belong to this user alone, or cannot be written.
+/// Announces in `folder` that an exporter reads it. Fails if the folder does not belong to this user alone, or cannot
+/// be written.
 pub fn announce(folder: &Path, user: u32) -> io::Result<()> {
     address::check(folder, user)?;
     replace(&folder.join(ANNOUNCEMENT), b"an exporter of gpuwhy looks into this folder\n")
@@ -43,11 +41,8 @@ pub fn withdraw(folder: &Path, user: u32) {
     }
 }
 
-/// Writes the last numbers of the process that listened on `socket`, if an exporter has announced itself.
-/// Returns true if it did.
-///
-/// # Errors
-/// Fails if they cannot be written.
+/// Writes the last numbers of the process that listened on `socket`, if an exporter has announced itself. Returns true
+/// if it did. Fails if they cannot be written.
 pub fn leave(socket: &Path, line: &str) -> io::Result<bool> {
     let Some(folder) = socket.parent() else { return Ok(false) };
     let announced = fs::symlink_metadata(folder.join(ANNOUNCEMENT)).ok();
@@ -60,11 +55,9 @@ pub fn leave(socket: &Path, line: &str) -> io::Result<bool> {
 /// A process that has ended, the time since then, and its last numbers.
 pub type Ended = (ProcessName, Duration, String);
 
-/// Returns the last numbers of the `most` processes in a folder that ended most recently, with their ages;
-/// and the processes beyond that number. Removes files older than [`KEPT`] and unfinished ones.
-///
-/// # Errors
-/// Fails if the folder does not belong to this user alone.
+/// Returns the last numbers of the `most` processes in a folder that ended most recently, with their ages; and the
+/// processes beyond that number. Removes files older than [`KEPT`] and unfinished ones. Fails if the folder does not
+/// belong to this user alone.
 pub fn newest(folder: &Path, user: u32, most: usize) -> io::Result<(Vec<Ended>, Vec<ProcessName>)> {
     let mut files = files(folder, user)?;
     files.sort_rows_by_key(|&(process, age, _)| (age, process));

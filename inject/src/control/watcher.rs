@@ -57,10 +57,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches this process, also after it has become another program. Returns the name for [`WATCHER`] too.
-    ///
-    /// # Errors
-    /// Fails if the kernel cannot: before Linux 5.3.
+    /// Watches this process, also after it has become another program. Returns the name for [`WATCHER`] too. Fails if
+    /// the kernel cannot: before Linux 5.3.
     pub fn of_this_process() -> io::Result<(Self, String)> {
         let name = format!("gpuwhy-run-{}-{}", std::process::id(), clock::wall_clock().nanos());
         let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;

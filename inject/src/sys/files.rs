@@ -5,13 +5,11 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Creates `path`, or if it exists `stem-1.ext`, `stem-2.ext`, ...: a trace never overwrites another. Only
-/// the user can read it, since it holds the program's command line and names. Creates missing folders. A
-/// character device, such as /dev/null, is written to as it is, and a link to one is not followed.
-///
-/// # Errors
-/// Returns the system's error for the first name that does not exist. Fails if `path` is a folder, a pipe
-/// (opening one may never return) or something else that is not a file.
+/// Creates `path`, or if it exists `stem-1.ext`, `stem-2.ext`, ...: a trace never overwrites another. Only the user can
+/// read it, since it holds the program's command line and names. Creates missing folders. A character device, such as
+/// /dev/null, is written to as it is, and a link to one is not followed. Returns the system's error for the first name
+/// that does not exist. Fails if `path` is a folder, a pipe (opening one may never return) or something else that is
+/// not a file.
 pub fn create_new(path: PathBuf) -> io::Result<(File, PathBuf)> {
     match fs::symlink_metadata(&path).map(|metadata| metadata.file_type()) {
         Ok(found) if found.is_char_device() => return Ok((open_device(&path)?, path)),
@@ -37,13 +35,10 @@ pub fn create_new(path: PathBuf) -> io::Result<(File, PathBuf)> {
     unreachable!("the loop returns before its counter ends")
 }
 
-/// Appends `line`, which ends with a line break, in one call, so that processes that append at the same time
-/// do not mix. Creates a missing file for the user alone, and missing folders. If another process left an
-/// incomplete line, ends it first.
-///
-/// # Errors
-/// Returns the system's error. Fails if it is a link or not a file (opening a pipe may never return), if it is
-/// larger than `most` bytes, or if its first `beginning` bytes are not in our format.
+/// Appends `line`, which ends with a line break, in one call, so that processes that append at the same time do not
+/// mix. Creates a missing file for the user alone, and missing folders. If another process left an incomplete line,
+/// ends it first. Returns the system's error. Fails if it is a link or not a file (opening a pipe may never return), if
+/// it is larger than `most` bytes, or if its first `beginning` bytes are not in our format.
 pub fn append(path: &Path, line: &str, most: u64, (beginning, is_ours): (u64, fn(&[u8]) -> bool)) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

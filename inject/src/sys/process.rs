@@ -67,10 +67,7 @@ extern "C" fn after_fork_in_child() {
 }
 
 /// A descriptor of this process, which can be read when it has ended; it stays that of the process if that becomes
-/// another program.
-///
-/// # Errors
-/// Fails before Linux 5.3, and if a system call filter forbids it.
+/// another program. Fails before Linux 5.3, and if a system call filter forbids it.
 pub fn descriptor() -> io::Result<OwnedFd> {
     // SAFETY: takes two numbers and returns a descriptor or -1.
     let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };

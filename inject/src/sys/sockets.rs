@@ -10,11 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Connects to a Unix socket without waiting: fails with `WouldBlock` if the other side's queue is full,
-/// where `UnixStream::connect` would wait forever. The stream is nonblocking.
-///
-/// # Errors
-/// Returns the system's error, and `InvalidInput` for a path that is too long for a socket.
+/// Connects to a Unix socket without waiting: fails with `WouldBlock` if the other side's queue is full, where
+/// `UnixStream::connect` would wait forever. The stream is nonblocking. Returns the system's error, and `InvalidInput`
+/// for a path that is too long for a socket.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
     let bytes = path.as_os_str().as_bytes();
