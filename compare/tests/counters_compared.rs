@@ -1,7 +1,7 @@
 //! Limits of two runs, and of ranks, compared: the changes are synthetic, and the sums exact.
 
 use gpuwhy_compare::diff::{Diff, compare};
-use gpuwhy_compare::ranks::{Collectives, RankTrace, RanksReport};
+use gpuwhy_compare::ranks::Collectives;
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::counters::CounterEvent;
 use gpuwhy_trace::event::Event;
@@ -9,6 +9,7 @@ use profiler_core::counters::roofs::Limit;
 use profiler_core::leaf::Leaf;
 
 use crate::counted::{Program, report};
+use crate::kept_rows;
 
 const MEMORY: usize = 4;
 
@@ -81,11 +82,7 @@ fn without_samples_on_both_sides_nothing_is_said_of_limits() {
 fn ranks_show_what_limits_each() {
     let (sampled, unsampled) = (run(1_000_000, 1.0), report(&Program::new(120, false).delivered(100_000_000)));
     let none = Collectives::default();
-    let ranks: Vec<_> = (0..)
-        .zip([&sampled, &unsampled])
-        .map(|(rank, report)| RankTrace { rank, report, collectives: &none })
-        .collect();
-    let ranks = RanksReport::of(&ranks);
+    let ranks = kept_rows::compared([&sampled, &unsampled].into_iter().map(|report| (report, &none)));
     assert_eq!(ranks.rows[0].limits.unwrap().iter().sum::<u64>(), ranks.rows[0].leaves[Leaf::Compute as usize]);
     assert_eq!(ranks.rows[1].limits, None);
     let text = ranks.text();

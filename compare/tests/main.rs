@@ -12,6 +12,7 @@ mod diff_prediction;
 mod diff_runs;
 mod history;
 mod job;
+mod kept_rows;
 mod ranks;
 mod ranks_simulated;
 

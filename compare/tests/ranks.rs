@@ -1,6 +1,6 @@
 //! Comparison of ranks: programs with known, synthetic waiting.
 
-use gpuwhy_compare::ranks::{Collectives, ExcessEvidence, RankTrace, RanksReport};
+use gpuwhy_compare::ranks::{Collectives, ExcessEvidence, RanksReport};
 use gpuwhy_report::capture::Captures;
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::collective::Function;
@@ -11,6 +11,8 @@ use gpuwhy_trace::record::{Kernel, LaunchConfig, Record, Timestamp};
 use profiler_core::attribution::Attributor;
 use profiler_core::collective::{Basis, Collective};
 use profiler_core::leaf::Leaf;
+
+use crate::kept_rows;
 
 const BEGIN: u64 = 1_000_000_000_000;
 const MS: u64 = 1_000_000;
@@ -56,9 +58,7 @@ impl Rank {
 
 fn compared(ranks: &[Rank]) -> RanksReport {
     let traced: Vec<_> = ranks.iter().map(Rank::traced).collect();
-    let ranks: Vec<_> =
-        (0..).zip(&traced).map(|(rank, (report, collectives))| RankTrace { rank, report, collectives }).collect();
-    RanksReport::of(&ranks)
+    kept_rows::compared(traced.iter().map(|(report, collectives)| (report, collectives)))
 }
 
 /// A step of a job: each rank computes for its time in `compute`, all reduce together for 0.2 ms, then all
@@ -236,9 +236,7 @@ fn named_groups_are_compared_by_themselves() {
             (report, collectives)
         })
         .collect();
-    let traces: Vec<_> =
-        (0..).zip(&traced).map(|(rank, (report, collectives))| RankTrace { rank, report, collectives }).collect();
-    let report = RanksReport::of(&traces);
+    let report = kept_rows::compared(traced.iter().map(|(report, collectives)| (report, collectives)));
     assert_eq!((report.basis, report.collectives, report.missing), (Basis::Plugin, 200, 0), "{:?}", report.doubts);
     let waited: Vec<u64> = report.rows.iter().map(|row| row.waited_ns).collect();
     assert_eq!(waited, [100 * MS, 0, 100 * MS, 0]);

@@ -9,3 +9,7 @@ mod ranks;
 mod redact;
 mod statics;
 mod timeline;
+
+mod kept_rows {
+    include!("../../compare/tests/kept_rows.rs");
+}

@@ -1,6 +1,6 @@
 //! The page of ranks: waiting separate from moving data, on one clock.
 
-use gpuwhy_compare::ranks::{Collectives, RankTrace, RanksReport};
+use gpuwhy_compare::ranks::{Collectives, RanksReport};
 use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::write_ranks;
 use gpuwhy_trace::dictionary::Dictionary;
@@ -12,6 +12,7 @@ use gpuwhy_trace::record::{
     ThreadId,
 };
 
+use crate::kept_rows;
 use crate::page::{Stage, at};
 
 /// A rank of two that computes for `compute` microseconds of each millisecond, and then takes part in a
@@ -75,9 +76,7 @@ fn ranks(compute: &[u64]) -> (RanksReport, String) {
             (file.report(None, &mut unwatched).unwrap(), collectives)
         })
         .collect();
-    let traces: Vec<RankTrace<'_>> =
-        (0..).zip(&read).map(|(rank, (report, collectives))| RankTrace { rank, report, collectives }).collect();
-    let compared = RanksReport::of(&traces);
+    let compared = kept_rows::compared(read.iter().map(|(report, collectives)| (report, collectives)));
     let mut out = Vec::new();
     let files: Vec<&TraceFile> = files.iter().collect();
     write_ranks(&compared, &files, None, &mut out, &mut unwatched).unwrap();

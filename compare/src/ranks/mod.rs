@@ -27,14 +27,12 @@ mod straggler;
 mod summary;
 mod text;
 
-use std::convert::Infallible;
-
 use profiler_core::collective::Basis;
 
 pub use clocks::HostClock;
 pub use collectives::Collectives;
 pub use instances::RowSource;
-pub use model::{CriticalPath, ExcessEvidence, RankRow, RankTrace, RanksReport, Straggler};
+pub use model::{CriticalPath, ExcessEvidence, RankRow, RanksReport, Straggler};
 pub use rows::{CollectiveRow, LeafTime, RankRows, RowGroup};
 pub use summary::{KernelTime, LineTime, RankSummary};
 
@@ -48,32 +46,7 @@ use self::straggler::Search;
 /// for longest.
 pub const WAITS_SHOWN: usize = 64;
 
-struct KeptRows(Vec<RankRows>);
-
-impl RowSource for KeptRows {
-    type Error = Infallible;
-
-    fn rows(&mut self, place: usize, visit: &mut dyn FnMut(&RankRows)) -> Result<(), Infallible> {
-        if let Some(rows) = self.0.get(place) {
-            visit(rows);
-        }
-        Ok(())
-    }
-}
-
 impl RanksReport {
-    /// Compares `ranks`, with their rows in memory.
-    pub fn of(ranks: &[RankTrace<'_>]) -> Self {
-        let mut kept = KeptRows(ranks.iter().map(|rank| rank.collectives.rows()).collect());
-        let summaries: Vec<RankSummary> = ranks
-            .iter()
-            .zip(&kept.0)
-            .map(|(rank, rows)| rank.collectives.summary(rank.rank, rank.report, rows))
-            .collect();
-        let Ok(report) = Self::compare(&summaries, &mut kept);
-        report
-    }
-
     /// Compares `ranks`, with their rows from `source`.
     ///
     /// # Errors

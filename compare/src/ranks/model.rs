@@ -6,20 +6,7 @@ use profiler_core::counters::roofs::LimitTimes;
 use profiler_core::leaf::{Cause, Leaf, Leaves};
 
 use super::clocks::HostClock;
-use super::collectives::Collectives;
 use super::summary::RankSummary;
-use gpuwhy_report::run::Report;
-
-/// Input from one rank.
-#[derive(Clone, Copy, Debug)]
-pub struct RankTrace<'a> {
-    /// Its rank.
-    pub rank: u32,
-    /// Report of its trace.
-    pub report: &'a Report,
-    /// Its collective operations.
-    pub collectives: &'a Collectives,
-}
 
 /// Comparison of ranks.
 #[derive(Clone, Debug)]
