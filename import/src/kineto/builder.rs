@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{
-    ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CorrelationId, DeviceId, Kernel, LaunchConfig, Memset, NameId,
-    Overhead, OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+    ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CorrelationId, DeviceId, DeviceWork, Kernel, LaunchConfig,
+    Memset, NameId, Overhead, OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
 use serde_json::value::RawValue;
 
@@ -237,71 +237,37 @@ impl Builder {
             static_shared_bytes: arguments.shared_bytes.within().unwrap_or(0),
             ..LaunchConfig::default()
         };
-        let ids = self.ids(row)?;
-        self.groups.kernel(&row.name, ids.correlation, &arguments.collective, &mut self.dictionary);
-        Ok(Kernel {
+        let work = self.work(row, start, end)?;
+        self.groups.kernel(&row.name, work.correlation, &arguments.collective, &mut self.dictionary);
+        Ok(Kernel { config: self.dictionary.intern_launch_config(config), ..work.into() })
+    }
+
+    fn work(&mut self, row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<DeviceWork, Unusable> {
+        let arguments = &row.arguments;
+        // Rows of a device have its ordinal as process and its stream as thread.
+        let device = arguments.device.within().or_else(|| row.process.within());
+        let stream = arguments.stream.within().or_else(|| row.thread.within());
+        Ok(DeviceWork {
             start,
             end,
-            device: ids.device,
-            context: ids.context,
-            stream: ids.stream,
-            correlation: ids.correlation,
-            config: self.dictionary.intern_launch_config(config),
+            device: DeviceId(device.ok_or("device work without device")?),
+            context: ContextId(arguments.context.within().unwrap_or(0)),
+            stream: StreamId(stream.unwrap_or(0)),
+            correlation: self.correlations.of(row)?.unwrap_or_default(),
+            bytes: arguments.bytes.within().unwrap_or(0),
             graph_id: arguments.graph.within().unwrap_or(0),
             graph_node_id: arguments.graph_node.within().unwrap_or(0),
         })
     }
 
-    fn ids(&mut self, row: &KinetoRow) -> Result<DeviceWorkIds, Unusable> {
-        let arguments = &row.arguments;
-        // Rows of a device have its ordinal as process and its stream as thread.
-        let device = arguments.device.within().or_else(|| row.process.within());
-        let stream = arguments.stream.within().or_else(|| row.thread.within());
-        Ok(DeviceWorkIds {
-            device: DeviceId(device.ok_or("device work without device")?),
-            context: ContextId(arguments.context.within().unwrap_or(0)),
-            stream: StreamId(stream.unwrap_or(0)),
-            correlation: self.correlations.of(row)?.unwrap_or_default(),
-        })
-    }
-
     fn copy(&mut self, row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Copy, Unusable> {
-        let ids = self.ids(row)?;
+        let work = self.work(row, start, end)?;
         let (kind, source, destination) = copy_name::path_of(&row.name);
-        Ok(Copy {
-            start,
-            end,
-            device: ids.device,
-            context: ids.context,
-            stream: ids.stream,
-            correlation: ids.correlation,
-            kind,
-            source,
-            destination,
-            is_async: false,
-            bytes: row.arguments.bytes.within().unwrap_or(0),
-            peers: [ids.device; 2],
-            graph_id: row.arguments.graph.within().unwrap_or(0),
-            graph_node_id: row.arguments.graph_node.within().unwrap_or(0),
-        })
+        Ok(Copy { kind, source, destination, peers: [work.device; 2], ..work.into() })
     }
 
     fn memset(&mut self, row: &KinetoRow, start: Timestamp, end: Timestamp) -> Result<Memset, Unusable> {
-        let ids = self.ids(row)?;
-        Ok(Memset {
-            start,
-            end,
-            device: ids.device,
-            context: ids.context,
-            stream: ids.stream,
-            correlation: ids.correlation,
-            memory: copy_name::memset_memory(&row.name),
-            is_async: false,
-            value: 0,
-            bytes: row.arguments.bytes.within().unwrap_or(0),
-            graph_id: row.arguments.graph.within().unwrap_or(0),
-            graph_node_id: row.arguments.graph_node.within().unwrap_or(0),
-        })
+        Ok(Memset { memory: copy_name::memset_memory(&row.name), ..self.work(row, start, end)?.into() })
     }
 
     /// A `cuda_sync` row appears under a stream like device work, but is a wait of the host.
@@ -340,14 +306,6 @@ impl Builder {
             return_value: 0,
         })
     }
-}
-
-/// Device, context and stream of device work, and the correlation of its call.
-struct DeviceWorkIds {
-    device: DeviceId,
-    context: ContextId,
-    stream: StreamId,
-    correlation: CorrelationId,
 }
 
 fn overhead(row: &KinetoRow, start: Timestamp, end: Timestamp) -> Overhead {

@@ -3,7 +3,7 @@
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::pytorch_range;
 use gpuwhy_trace::record::{
-    ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, DeviceId, Kernel,
+    ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, DeviceId, DeviceWork, Kernel,
     LaunchConfig, ManagedEvent, ManagedKind, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead,
     OverheadKind, Payload, RangeEvent, RangeEventKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
@@ -68,18 +68,6 @@ impl<'r> Fields<'r> {
     }
 }
 
-/// Leading columns of every device operation, in the order of the queries.
-struct OperationColumns {
-    end: Timestamp,
-    start: Timestamp,
-    device: DeviceId,
-    context: ContextId,
-    stream: StreamId,
-    correlation: CorrelationId,
-    graph_id: u32,
-    graph_node_id: u64,
-}
-
 /// Converts rows to records.
 pub(super) struct RowReader<'c> {
     /// `None` if the file has no texts.
@@ -128,23 +116,24 @@ impl<'c> RowReader<'c> {
         Ok((at, record))
     }
 
-    fn operation(&self, row: &mut Fields<'_>) -> Result<OperationColumns> {
+    /// Reads the leading columns of every device operation, in the order of the queries.
+    fn operation(&self, row: &mut Fields<'_>) -> Result<DeviceWork> {
         let (start, end) = self.span(row)?;
-        Ok(OperationColumns {
-            end,
+        Ok(DeviceWork {
             start,
+            end,
             device: DeviceId(row.small()?),
             context: ContextId(row.small()?),
             stream: StreamId(row.small()?),
             correlation: CorrelationId(row.small()?),
+            bytes: 0,
             graph_id: row.small()?,
             graph_node_id: row.wide()?,
         })
     }
 
     fn kernel(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<Record> {
-        let OperationColumns { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
-            self.operation(row)?;
+        let work = self.operation(row)?;
         let (mangled, readable) = (row.get::<i64>()?, row.get::<i64>()?);
         let config = LaunchConfig {
             name: self.name(mangled.or(readable), dictionary)?.0,
@@ -159,74 +148,48 @@ impl<'c> RowReader<'c> {
             // A regular launch is 0 here and 1 in the file.
             launch_type: row.small()?.saturating_sub(1) as u8,
         };
-        let config = dictionary.intern_launch_config(config);
-        let kernel = Kernel { start, end, device, context, stream, correlation, config, graph_id, graph_node_id };
-        Ok(Record::Kernel(kernel))
+        Ok(Record::Kernel(Kernel { config: dictionary.intern_launch_config(config), ..work.into() }))
     }
 
     /// A launch of a graph without records of its nodes.
     fn graph(&self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<Record> {
-        let OperationColumns { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
-            self.operation(row)?;
-        let config = dictionary.intern_whole_graph(graph_id);
-        let kernel = Kernel { start, end, device, context, stream, correlation, config, graph_id, graph_node_id };
-        Ok(Record::Kernel(kernel))
+        let work = self.operation(row)?;
+        Ok(Record::Kernel(Kernel { config: dictionary.intern_whole_graph(work.graph_id), ..work.into() }))
     }
 
     fn copy(&self, row: &mut Fields<'_>) -> Result<Record> {
-        let OperationColumns { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
-            self.operation(row)?;
-        let bytes = row.size()?;
+        let mut work = self.operation(row)?;
+        work.bytes = row.size()?;
         let kind = match row.small()? {
             1 | 3 => CopyKind::HostToDevice,
             2 | 4 => CopyKind::DeviceToHost,
             5..=8 => CopyKind::DeviceToDevice,
             9 => CopyKind::HostToHost,
             10 => CopyKind::PeerToPeer,
-            11 => return Self::migration(ManagedKind::HostToDevice, (start, end), device, bytes, row),
-            12 => return Self::migration(ManagedKind::DeviceToHost, (start, end), device, bytes, row),
-            13 => return Self::migration(ManagedKind::DeviceToDevice, (start, end), device, bytes, row),
+            11 => return Self::migration(ManagedKind::HostToDevice, work, row),
+            12 => return Self::migration(ManagedKind::DeviceToHost, work, row),
+            13 => return Self::migration(ManagedKind::DeviceToDevice, work, row),
             _ => CopyKind::Unknown,
         };
         let (source, destination) = (memory_kind(row.get()?), memory_kind(row.get()?));
-        let mut peer = || -> Result<DeviceId> { Ok(row.id()?.map_or(device, DeviceId)) };
-        let copy = Copy {
-            start,
-            end,
-            device,
-            context,
-            stream,
-            correlation,
-            kind,
-            source,
-            destination,
-            is_async: false,
-            bytes,
-            peers: [peer()?, peer()?],
-            graph_id,
-            graph_node_id,
-        };
-        Ok(Record::Copy(copy))
+        let mut peer = || -> Result<DeviceId> { Ok(row.id()?.map_or(work.device, DeviceId)) };
+        let peers = [peer()?, peer()?];
+        Ok(Record::Copy(Copy { kind, source, destination, peers, ..work.into() }))
     }
 
     /// Page migration; `row` is at the memory kinds.
-    fn migration(
-        kind: ManagedKind,
-        (start, end): (Timestamp, Timestamp),
-        device: DeviceId,
-        bytes: u64,
-        row: &mut Fields<'_>,
-    ) -> Result<Record> {
+    fn migration(kind: ManagedKind, work: DeviceWork, row: &mut Fields<'_>) -> Result<Record> {
         row.next += 2;
         let (source, destination) = (row.id()?, row.id()?);
-        let at = |id: Option<u32>| id.map_or(device, DeviceId);
+        let at = |id: Option<u32>| id.map_or(work.device, DeviceId);
         let (source, destination) = match kind {
             ManagedKind::HostToDevice => (ManagedEvent::HOST, at(destination)),
             ManagedKind::DeviceToHost => (at(source), ManagedEvent::HOST),
             _ => (at(source), at(destination)),
         };
         let (address, cause) = (row.wide()?, row.small()?);
-        let event = ManagedEvent { start, end, kind, source, destination, address, value: bytes, cause };
+        let DeviceWork { start, end, bytes: value, .. } = work;
+        let event = ManagedEvent { start, end, kind, source, destination, address, value, cause };
         Ok(Record::Managed(event))
     }
 
@@ -245,24 +208,10 @@ impl<'c> RowReader<'c> {
     }
 
     fn memset(&self, row: &mut Fields<'_>) -> Result<Record> {
-        let OperationColumns { end, start, device, context, stream, correlation, graph_id, graph_node_id } =
-            self.operation(row)?;
-        let (bytes, memory, value, is_async) = (row.size()?, memory_kind(row.get()?), row.small()?, false);
-        let memset = Memset {
-            start,
-            end,
-            device,
-            context,
-            stream,
-            correlation,
-            memory,
-            is_async,
-            value,
-            bytes,
-            graph_id,
-            graph_node_id,
-        };
-        Ok(Record::Memset(memset))
+        let mut work = self.operation(row)?;
+        work.bytes = row.size()?;
+        let (memory, value) = (memory_kind(row.get()?), row.small()?);
+        Ok(Record::Memset(Memset { memory, value, ..work.into() }))
     }
 
     fn call(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<Record> {

@@ -173,30 +173,31 @@ pub struct DeviceWork {
     pub graph_node_id: u64,
 }
 
+/// Conversions from and to the records; what only a record has is its default.
 macro_rules! device_work {
-    ($($of:ty, $bytes:expr;)*) => {$(
+    ($($of:ident $($bytes:ident)?;)*) => {$(
         impl From<&$of> for DeviceWork {
             #[inline]
             fn from(row: &$of) -> Self {
-                let bytes: fn(&$of) -> u64 = $bytes;
-                Self {
-                    start: row.start,
-                    end: row.end,
-                    device: row.device,
-                    context: row.context,
-                    stream: row.stream,
-                    correlation: row.correlation,
-                    bytes: bytes(row),
-                    graph_id: row.graph_id,
-                    graph_node_id: row.graph_node_id,
-                }
+                let $of { start, end, device, context, stream, correlation, graph_id, graph_node_id, .. } = *row;
+                let bytes = 0 $(+ row.$bytes)?;
+                Self { start, end, device, context, stream, correlation, bytes, graph_id, graph_node_id }
+            }
+        }
+
+        impl From<DeviceWork> for $of {
+            fn from(work: DeviceWork) -> Self {
+                let DeviceWork { start, end, device, context, stream, correlation, graph_id, graph_node_id, .. } = work;
+                $(let $bytes = work.$bytes;)?
+                let rest = Self::default();
+                Self { start, end, device, context, stream, correlation, $($bytes,)? graph_id, graph_node_id, ..rest }
             }
         }
     )*};
 }
 
 device_work! {
-    Kernel, |_| 0;
-    Copy, |row| row.bytes;
-    Memset, |row| row.bytes;
+    Kernel;
+    Copy bytes;
+    Memset bytes;
 }
