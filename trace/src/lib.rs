@@ -39,6 +39,8 @@ pub mod process_info;
 #[doc(hidden)]
 pub mod pytorch_range;
 pub mod record;
+#[doc(hidden)]
+pub mod short_text;
 pub mod source_line;
 pub mod submission;
 pub mod utilization;

@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use gpuwhy_trace::demangle;
+use gpuwhy_trace::short_text::cut;
 use rustc_hash::FxBuildHasher;
 
 use super::elf::{self, DynamicSymbols};
@@ -92,9 +93,7 @@ impl Symbols {
 fn named(module: &Module, mangled: &str) -> Function {
     let mut name = demangle::without_parameters(mangled);
     if name.len() > MAX_NAME {
-        let end = (0..=MAX_NAME).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
-        name.truncate(end);
-        name.push_str("...");
+        name = format!("{}...", cut(&name, MAX_NAME));
     }
     // The second are functions of 3.14 builds with one function per bytecode.
     let runs_python = mangled.starts_with("_PyEval_EvalFrameDefault") || mangled.starts_with("_TAIL_CALL_");

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 
+use gpuwhy_trace::short_text::cut;
 use rustc_hash::FxHashMap;
 
 /// Maximum number of files that are read, and the bytes read of each: the code of a large model has 2 MB.
@@ -75,9 +76,7 @@ fn operators(line: &str) -> Option<String> {
         name = format!("{name} [{nodes}]");
     }
     if name.len() > MAX_NAME {
-        let end = (0..=MAX_NAME - 3).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
-        name.truncate(end);
-        name.push_str("...");
+        name = format!("{}...", cut(&name, MAX_NAME - 3));
     }
     Some(name)
 }

@@ -16,6 +16,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use gpuwhy_trace::json_text::Object;
+use gpuwhy_trace::short_text::cut;
 use profiler_core::leaf::{Cause, Leaves};
 use profiler_core::sorting::SortRows as _;
 
@@ -153,7 +154,7 @@ impl Run {
             version: process.gpuwhy_version.clone(),
             driver: process.driver_version.clone(),
             mode: report.cost.map_or("unknown", |cost| cost.mode.name()).to_owned(),
-            command: process.command.iter().take(MOST_WORDS).map(|word| cut(word).to_owned()).collect(),
+            command: process.command.iter().take(MOST_WORDS).map(|word| cut(word, LONGEST_WORD).to_owned()).collect(),
             trace: trace.map(str::to_owned),
             bottleneck: report.bottleneck.cause.name().to_owned(),
             bottleneck_share: report.bottleneck.share,
@@ -260,12 +261,6 @@ impl DeviceRun {
     }
 }
 
-/// Truncates a word to this many bytes at a character boundary.
-fn cut(word: &str) -> &str {
-    let end = (0..=LONGEST_WORD.min(word.len())).rev().find(|&at| word.is_char_boundary(at)).unwrap_or(0);
-    &word[..end]
-}
-
 /// FNV-1a of 64 bits (Fowler, Noll and Vo, RFC 9923), XOR-folded to 32 bits, so that every JSON reader
 /// represents it exactly. With a thousand names, two collide with a probability of 1e-4; the similarity then
 /// changes slightly.
@@ -294,13 +289,6 @@ mod tests {
         assert_eq!(program(&["python3", "-c", "print(1)"]), "python -c");
         assert_eq!(program(&["python3"]), "python");
         assert_eq!(program(&[]), "unknown program");
-    }
-
-    #[test]
-    fn words_are_cut_between_characters() {
-        assert_eq!(cut("short"), "short");
-        assert_eq!(cut(&"é".repeat(150)).chars().count(), 100);
-        assert_eq!(cut(&format!("x{}", "é".repeat(150))).len(), 199);
     }
 
     #[test]

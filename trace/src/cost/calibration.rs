@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use super::prices::{Calibration, LARGEST, NAME_LIMIT, NAMES, Prices};
 use super::small_json::Json;
 use crate::json_text::quoted;
+use crate::short_text::cut;
 
 /// Maximum file size in bytes; a longer file is not read.
 pub const LARGEST_FILE: u64 = 256 << 10;
@@ -79,7 +80,7 @@ pub fn path(cache_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf>
 pub fn processor_in(cpuinfo: &str) -> String {
     let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let mut names = lines.filter(|(name, _)| ["model name", "CPU part", "cpu model"].contains(&name.trim()));
-    names.next().map_or_else(String::new, |(_, name)| cut(name.trim()).to_owned())
+    names.next().map_or_else(String::new, |(_, name)| cut(name.trim(), NAME_LIMIT).to_owned())
 }
 
 /// Parses the machines in the text of a file.
@@ -97,7 +98,7 @@ pub fn read(text: &str) -> Result<Vec<Entry>, BadFile> {
 }
 
 fn entry(from: &Json) -> Option<Entry> {
-    let text = |name: &str| Some(cut(from.get(name)?.text()?).to_owned());
+    let text = |name: &str| Some(cut(from.get(name)?.text()?, NAME_LIMIT).to_owned());
     let prices = |name: &str| {
         let prices = from.get(name)?;
         let of = |name: &str| prices.get(name).map_or(Some(0), |price| price.number().and_then(nanos));
@@ -125,11 +126,6 @@ fn nanos(number: f64) -> Option<u32> {
 
 fn nanos_unlimited(number: f64) -> Option<u32> {
     (0.0..=f64::from(u32::MAX)).contains(&number).then_some(number as u32)
-}
-
-fn cut(name: &str) -> &str {
-    let end = (0..=name.len().min(NAME_LIMIT)).rev().find(|&at| name.is_char_boundary(at));
-    &name[..end.unwrap_or(0)]
 }
 
 /// Text of a file with these machines.
@@ -160,8 +156,8 @@ pub fn write(entries: &[Entry]) -> String {
 /// Returns `entries` with `new` replacing any earlier entry of its machine.
 #[must_use]
 pub fn with(mut entries: Vec<Entry>, mut new: Entry) -> Vec<Entry> {
-    new.machine.gpu = cut(&new.machine.gpu).to_owned();
-    new.machine.processor = cut(&new.machine.processor).to_owned();
+    new.machine.gpu = cut(&new.machine.gpu, NAME_LIMIT).to_owned();
+    new.machine.processor = cut(&new.machine.processor, NAME_LIMIT).to_owned();
     entries.retain(|entry| entry.machine != new.machine);
     entries.push(new);
     let surplus = entries.len().saturating_sub(MACHINE_LIMIT);

@@ -1,41 +1,11 @@
 //! Another process that uses a device, according to the driver.
 
-use std::fmt;
-
 use crate::record::{DeviceId, Timestamp};
+use crate::short_text::short_text;
 
-/// Longest name that is kept, in bytes.
-const LONGEST: usize = 47;
-
-/// Name of a program, at most 47 bytes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct ProgramName([u8; LONGEST], u8);
-
-impl Default for ProgramName {
-    fn default() -> Self {
-        Self([0; LONGEST], 0)
-    }
-}
-
-impl ProgramName {
-    /// First 47 bytes of `name`, or fewer so that no character is split.
-    pub fn new(name: &str) -> Self {
-        let length = (0..=name.len().min(LONGEST)).rev().find(|&at| name.is_char_boundary(at)).unwrap_or(0);
-        let mut bytes = [0; LONGEST];
-        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
-        Self(bytes, length as u8)
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0[..self.1 as usize]).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for ProgramName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.as_str(), f)
-    }
+short_text! {
+    /// Name of a program, at most 47 bytes.
+    ProgramName, 47
 }
 
 /// One reading of another process with a context on a device, or one piece of its work there.
@@ -57,15 +27,4 @@ pub struct ProcessReading {
     pub busy_percent: Option<u32>,
     /// Device memory that it uses, bytes; `None` if unknown.
     pub memory_bytes: Option<u64>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_name_is_cut_between_characters() {
-        assert_eq!(ProgramName::new("python3 server.py").as_str(), "python3 server.py");
-        assert_eq!(ProgramName::new(&"é".repeat(40)).as_str(), "é".repeat(23));
-    }
 }

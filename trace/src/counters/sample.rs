@@ -1,33 +1,12 @@
 //! The metric set of a device and its samples.
 
-use std::fmt;
-
 use super::metric::{METRIC_LIMIT, Metric, MetricList};
 use crate::record::{DeviceId, Timestamp};
+use crate::short_text::short_text;
 
-/// Name of a chip, such as `GH100`; at most 15 bytes.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct ChipName([u8; 15], u8);
-
-impl ChipName {
-    /// First 15 bytes of `name`, or fewer so that no character is split.
-    pub fn new(name: &str) -> Self {
-        let length = (0..=name.len().min(15)).rev().find(|&at| name.is_char_boundary(at)).unwrap_or(0);
-        let mut bytes = [0; 15];
-        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
-        Self(bytes, length as u8)
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0[..self.1 as usize]).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for ChipName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.as_str(), f)
-    }
+short_text! {
+    /// Name of a chip, such as `GH100`; at most 15 bytes.
+    ChipName, 15
 }
 
 /// Sampling setup of a device. Announced once for each device and session, and again after changes.

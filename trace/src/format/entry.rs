@@ -11,6 +11,7 @@ use crate::dictionary::Dictionary;
 use crate::record::{
     ApiDomain, ApiFunction, Context, Device, Frame, LaunchConfig, NameId, PcieLink, StackId, ThreadName,
 };
+use crate::short_text::cut;
 use crate::source_line::SourceLine;
 
 /// A block is closed after the row with which it exceeds this size, bytes; further rows go into another
@@ -59,7 +60,7 @@ impl Written {
     /// empty `body` means that none were left.
     pub(super) fn encode_tail(&mut self, dictionary: &Dictionary, body: &mut Vec<u8>) {
         encode_table(table::NAMES, dictionary.names(), &mut self.names, body, |name, row| {
-            row.extend_from_slice(cut(name));
+            row.extend_from_slice(cut(name, MAX_NAME).as_bytes());
         });
         encode_table(table::LAUNCH_CONFIGS, dictionary.launch_configs(), &mut self.launch_configs, body, Wire::put);
         encode_table(table::API_FUNCTIONS, dictionary.api_functions(), &mut self.api_functions, body, Wire::put);
@@ -96,12 +97,6 @@ fn encode_table<T>(number: u8, rows: &[T], written: &mut usize, body: &mut Vec<u
     *written = first + count;
 }
 
-/// First [`MAX_NAME`] bytes, or fewer so that no character is split.
-fn cut(name: &str) -> &[u8] {
-    let boundary = (0..=name.len().min(MAX_NAME)).rev().find(|&at| name.is_char_boundary(at));
-    &name.as_bytes()[..boundary.unwrap_or(0)]
-}
-
 impl Wire for ApiDomain {
     fn put(&self, row: &mut Vec<u8>) {
         row.push(match self {
@@ -121,7 +116,7 @@ impl Wire for ApiDomain {
 
 impl Wire for String {
     fn put(&self, row: &mut Vec<u8>) {
-        varint::put_bytes(row, cut(self));
+        varint::put_bytes(row, cut(self, MAX_NAME).as_bytes());
     }
 
     fn get(row: &mut Cursor<'_>) -> Result<Self, Malformed> {

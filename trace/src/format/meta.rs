@@ -8,6 +8,7 @@ use crate::cost::prices::{self, CALIBRATION_LIMIT, NAME_LIMIT};
 use crate::cost::{Calibration, Cost, Mode, Prices};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, Loss, Timestamp, Trigger};
+use crate::short_text::cut;
 
 /// Fields of the process. Numbers are never reused. In a list, the tag occurs once for each element.
 mod tag {
@@ -70,9 +71,7 @@ pub(super) fn encode_session(session: &ProcessInfo, body: &mut Vec<u8>) {
 
 /// Reads the name of a GPU, then its overheads in order; a later version may append some.
 fn decode_calibration(row: &mut Cursor<'_>) -> Result<Calibration, Malformed> {
-    let mut gpu = row.string()?;
-    let end = (0..=gpu.len().min(NAME_LIMIT)).rev().find(|&at| gpu.is_char_boundary(at));
-    gpu.truncate(end.unwrap_or(0));
+    let gpu = cut(&row.string()?, NAME_LIMIT).to_owned();
     let mut prices = [0; prices::NAMES.len()];
     for price in &mut prices {
         *price = u32::try_from(row.optional()?).unwrap_or(u32::MAX);
