@@ -43,10 +43,3 @@ pub struct CounterLoss {
     /// Why sampling stopped or never started.
     pub refused: Option<UnavailableReason>,
 }
-
-impl CounterLoss {
-    /// True if no sample was lost. The first samples of a session do not count.
-    pub const fn is_empty(&self) -> bool {
-        self.lost == 0 && self.incomplete == 0 && self.refused.is_none()
-    }
-}
