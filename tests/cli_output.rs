@@ -42,8 +42,10 @@ impl Place {
     }
 
     fn command(&self, command: &[&str]) -> Command {
-        let mut gpuwhy = Command::new(env!("CARGO_BIN_EXE_gpuwhy"));
-        gpuwhy.args(command).current_dir(self.folder.path()).stdin(Stdio::null());
+        // `nohup` starts this test with SIGHUP ignored.
+        let mut gpuwhy = Command::new("env");
+        gpuwhy.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_gpuwhy")]).args(command);
+        gpuwhy.current_dir(self.folder.path()).stdin(Stdio::null());
         gpuwhy
     }
 

@@ -88,8 +88,9 @@ fn a_child_made_without_fork_handlers_neither_waits_nor_speaks() {
 
 #[test]
 fn python_reports_after_ctrl_c() {
-    // As the driver does it in cuInit. Python ends by the signal, without `exit`.
+    // As the driver does it in cuInit. Python ends by the signal, without `exit`. A script's background jobs ignore it.
     let program = "import ctypes, os, signal\n\
+        signal.signal(signal.SIGINT, signal.default_int_handler)\n\
         ctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()\n\
         ctypes.CDLL(os.environ['GPUWHY_CUPTI_PATH']).gpuwhy_replay_play(ctypes.c_uint64(2**64 - 1))\n\
         signal.raise_signal(signal.SIGINT)";
