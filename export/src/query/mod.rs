@@ -123,39 +123,26 @@ impl Query {
         output: &mut dyn Write,
         progress: &mut Progress<'_>,
     ) -> Result<Answered, ExportError> {
-        if self.is_streamed() && !self.plan.used.is_empty() {
-            return self.answer_streamed(traces, options, output, progress);
-        }
-        let mut database = Database::new(&self.plan.used, self.plan.repeats, 1)?;
-        let mut notes = Vec::new();
-        let count = traces.len() as u64;
-        for (number, (trace, label)) in (0..).zip(traces) {
-            let of_trace = database
-                .load(trace, label, &mut |done, total| progress(total / count * number + done / count, total))?;
-            notes.extend(of_trace.into_iter().map(|note| format!("{}: {note}", trace.path().display())));
-        }
-        Ok(Answered { notes, ..self.print(&database.loaded()?, None, options, output)? })
-    }
-
-    /// As [`answer`](Self::answer), without storing the tables.
-    fn answer_streamed(
-        &self,
-        traces: &[(TraceFile, Label)],
-        options: &StatsOptions,
-        output: &mut dyn Write,
-        progress: &mut Progress<'_>,
-    ) -> Result<Answered, ExportError> {
-        let (source, tables) = (Source::new(traces.to_vec()), self.tables());
-        let connection = connected(&source, &tables).map_err(|error| failed(&error))?;
-        let scans = tables.len() as u64;
-        let work = |_| {
+        let (answered, notes) = if self.is_streamed() && !self.plan.used.is_empty() {
+            let (source, tables) = (Source::new(traces.to_vec()), self.tables());
             let connection = connected(&source, &tables).map_err(|error| failed(&error))?;
-            few_rows(&connection, &self.sql, |_| Ok(()))
+            let scans = tables.len() as u64;
+            let work = |_| {
+                let connection = connected(&source, &tables).map_err(|error| failed(&error))?;
+                few_rows(&connection, &self.sql, |_| Ok(()))
+            };
+            let kept = parallel(std::slice::from_ref(&source), scans, 1, work, progress)?.pop().flatten();
+            (self.print(&connection, kept, options, output)?, source.notes(&tables)?)
+        } else {
+            let mut database = Database::new(&self.plan.used, self.plan.repeats, 1)?;
+            let count = traces.len() as u64;
+            let load = |(number, (trace, label)): (u64, &(TraceFile, Label))| {
+                database.load(trace, label, &mut |done, total| progress(total / count * number + done / count, total))
+            };
+            let notes = (0..).zip(traces).map(load).collect::<Result<_, _>>()?;
+            (self.print(&database.loaded()?, None, options, output)?, notes)
         };
-        let kept = parallel(std::slice::from_ref(&source), scans, 1, work, progress)?.pop().flatten();
-        let answered = self.print(&connection, kept, options, output)?;
-        let notes = source.notes(&tables)?.into_iter().zip(traces);
-        let notes = notes.flat_map(|(notes, (trace, _))| {
+        let notes = notes.into_iter().zip(traces).flat_map(|(notes, (trace, _))| {
             notes.into_iter().map(|note| format!("{}: {note}", trace.path().display()))
         });
         Ok(Answered { notes: notes.collect(), ..answered })
