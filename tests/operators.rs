@@ -1,5 +1,6 @@
 //! Operators of a report beside PyTorch's `key_averages()`, and from each source.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -120,6 +121,57 @@ fn operators_have_their_shapes_modules_and_functions() {
     let line = of_rows(&linear(), OperatorsBy::Line);
     assert_eq!(row(&line, "aten::addmm").place, "train.py:7 (step)");
     assert_eq!(row(&line, "aten::addmm").own_host_ns, 30_000, "functions have no time of their own");
+}
+
+#[test]
+fn backward_operators_are_in_the_module_and_function_of_their_forward_operator() {
+    let file = fixture("transformer.kineto.json.gz");
+    for by in [OperatorsBy::Module, OperatorsBy::Line] {
+        let found = operators(&file, by);
+        assert_eq!(found.unjoined, 0);
+        let calls = |name: &str| -> BTreeMap<_, _> {
+            let rows = found.rows.iter().filter(|row| row.name == name);
+            rows.map(|row| (&*row.place, row.calls)).collect()
+        };
+        for (forward, backward) in
+            [("aten::addmm", "AddmmBackward0"), ("aten::native_layer_norm", "NativeLayerNormBackward0")]
+        {
+            assert_eq!(calls(forward), calls(backward), "{by:?}");
+            assert!(!calls(forward).is_empty() && !calls(forward).contains_key(""), "{by:?}");
+        }
+        // What has none is of the optimizer.
+        let placed: u64 = found.rows.iter().filter(|row| !row.place.is_empty()).map(|row| row.own_device_ns).sum();
+        assert!(placed * 20 > found.device_ns * 19, "{by:?}: {placed} of {}", found.device_ns);
+        let mut sums: FxHashMap<&str, [u64; 5]> = FxHashMap::default();
+        let of = |row: &OperatorRow| [row.calls, row.host_ns, row.own_host_ns, row.device_ns, row.own_device_ns];
+        for row in &found.rows {
+            let sum = sums.entry(&row.name).or_default();
+            *sum = std::array::from_fn(|at| sum[at] + of(row)[at]);
+        }
+        let all = operators(&file, OperatorsBy::Operator);
+        assert_eq!(sums, all.rows.iter().map(|row| (&*row.name, of(row))).collect(), "{by:?}");
+    }
+}
+
+#[test]
+fn calls_of_the_backward_pass_without_a_forward_operator_are_counted() {
+    let mut rows = linear();
+    let backward = |thread: u32, start: u32, sequence: Value| json!({"ph": "X", "cat": "cpu_op", "name": "AddmmBackward0", "pid": 1, "tid": thread, "ts": start, "dur": 5, "args": {"Sequence number": sequence, "Fwd thread id": 1}});
+    rows[5]["args"]["Sequence number"] = json!(9);
+    let all = rows.as_array_mut().unwrap();
+    all.extend(
+        [(201, json!(9)), (210, json!(8)), (220, json!("x"))].map(|(start, number)| backward(43, start, number)),
+    );
+    let found = of_rows(&rows, OperatorsBy::Module);
+    let places: BTreeMap<_, _> =
+        found.rows.iter().filter(|row| row.name == "AddmmBackward0").map(|row| (&*row.place, row.calls)).collect();
+    assert_eq!((places, found.unjoined), (BTreeMap::from([("", 2), ("Linear_0", 1)]), 1));
+    let text = found.table(5, Style::default()).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains("1 call of the backward pass could not be joined with a forward operator: no module."),
+        "{text}"
+    );
+    assert_eq!(of_rows(&rows, OperatorsBy::Operator).unjoined, 0);
 }
 
 #[test]

@@ -4,64 +4,72 @@
 //! work are records in both.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
 
-use gpuwhy_report::run::operators::{
-    OperatorNames, OperatorSource, Operators, OperatorsBy, RecordedOperators, type_flags,
-};
+use gpuwhy_report::run::operators::{OperatorSource, Operators, OperatorsBy, RecordedOperators, type_flags};
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
 use gpuwhy_trace::record::{
     CaptureMark, CorrelationId, LaunchConfigId, NameId, Payload, RangeEvent, RangeEventKind, Record, ThreadId,
-    Timestamp,
 };
 use profiler_core::attribution::template;
-use profiler_core::operators::{OperatorPaths, Span};
+use profiler_core::operators::{Sequence, Span};
 use rustc_hash::FxHashMap;
 
-/// A row of a file: a span, or a change of allocated memory. A file may have millions.
+/// A row of a file, which may have millions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperatorRow {
-    pub(crate) start: Timestamp,
-    /// End of a span; the bytes of a change of memory.
-    end: u64,
-    pub(crate) thread: ThreadId,
-    /// Number of its process in the file.
-    pub(crate) process: u32,
-    /// Twice the number of an operator, or of what is around them and one; [`MEMORY`].
+    /// Nanoseconds.
+    pub(crate) start: u64,
+    /// End of a span; the bytes of a change of memory; the sequence number.
+    pub(crate) value: u64,
+    /// Number of its thread in the file.
+    pub(crate) thread: u32,
     code: u32,
-    /// Place in the file, modulo 2^32: an operator that takes no more time than the one around it comes later.
-    place: u32,
 }
 
-const MEMORY: u32 = u32::MAX;
+/// What a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The sequence number of the operator that begins next on the thread; number 1 if that is a backward one.
+    Sequence,
+    /// An operator, by its number.
+    Operator,
+    /// What is around operators, by its number.
+    Around,
+    /// A change of allocated memory.
+    Memory,
+}
 
 impl OperatorRow {
-    pub(crate) fn span(thread: ThreadId, (start, end): (Timestamp, Timestamp), span: Span, process: u32) -> Self {
-        let code = match span {
-            Span::Operator { number, .. } => 2 * number,
-            Span::Around(number) => 2 * number + 1,
-        };
-        Self { start, end: end.nanos(), thread, process, code, place: 0 }
+    pub(crate) fn new(thread: u32, start: u64, value: u64, (kind, number): (Kind, u32)) -> Self {
+        Self { start, value, thread, code: (number << 2) | kind as u32 }
     }
 
-    pub(crate) fn memory(thread: ThreadId, at: Timestamp, bytes: i64, process: u32) -> Self {
-        Self { start: at, end: bytes.cast_unsigned(), thread, process, code: MEMORY, place: 0 }
+    fn kind(self) -> Kind {
+        [Kind::Sequence, Kind::Operator, Kind::Around, Kind::Memory][(self.code & 3) as usize]
     }
 
-    /// Moves its times.
-    fn shifted(self, base: u64) -> Self {
-        let end = if self.code == MEMORY { self.end } else { self.end.saturating_add(base) };
-        Self { start: Timestamp::from_nanos(self.start.nanos().saturating_add(base)), end, ..self }
+    /// `base`: reference of its times.
+    fn waiting(self, base: u64) -> Waiting {
+        let (number, end) = (self.code >> 2, self.value.saturating_add(base));
+        match self.kind() {
+            Kind::Sequence if number == 0 => Waiting::Sequence(Sequence::Forward(self.value)),
+            Kind::Sequence => Waiting::Sequence(Sequence::Backward(self.value)),
+            Kind::Operator => Waiting::Begin(number, end),
+            Kind::Around => Waiting::Around(number, end),
+            Kind::Memory => Waiting::Memory(self.value.cast_signed()),
+        }
     }
 }
 
-/// An event of a thread that waits for earlier ones.
+/// An event of a thread that waits for earlier ones. Ends are `u64::MAX` if another event has them.
 #[derive(Clone, Copy, Debug)]
 enum Waiting {
-    Begin(Span),
+    Begin(u32, u64),
+    Around(u32, u64),
     End,
-    Row(OperatorRow),
+    Memory(i64),
+    Sequence(Sequence),
     Call(u64, CorrelationId),
 }
 
@@ -77,26 +85,22 @@ struct Work {
 /// Operators of a process.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    by: OperatorsBy,
-    source: OperatorSource,
     /// The capture to read, if it is not the newest.
     wanted: Option<u32>,
     /// The newest capture, and that of the events.
     newest: u32,
     current: u32,
-    names: OperatorNames,
-    paths: OperatorPaths,
-    /// Rows of a file, in the order of their starts.
-    rows: VecDeque<OperatorRow>,
+    recorded: RecordedOperators,
+    /// Rows of a file, the last one first, with their threads and the reference of their times.
+    rows: Vec<OperatorRow>,
+    threads: Vec<ThreadId>,
+    base: u64,
     waiting: Vec<(u64, ThreadId, Waiting)>,
     work: Vec<Work>,
     flags: FxHashMap<LaunchConfigId, u8>,
-    /// Spans of ranges that were read before.
-    known: FxHashMap<(NameId, bool), Option<Span>>,
-    has_memory: bool,
+    /// Ranges that were read before.
+    known: FxHashMap<(NameId, bool), Waiting>,
     has_operators: bool,
-    device_ns: u64,
-    outside_ns: u64,
     flushed: u64,
 }
 
@@ -104,35 +108,40 @@ impl Recorder {
     /// Of a trace of gpuwhy: of a capture, or the newest.
     pub(crate) fn new(by: OperatorsBy, wanted: Option<u32>) -> Self {
         Self {
-            by,
-            source: OperatorSource::Ranges,
             wanted,
             newest: 0,
             current: 0,
-            names: OperatorNames::default(),
-            paths: OperatorPaths::default(),
-            rows: VecDeque::new(),
+            recorded: RecordedOperators::new(by, OperatorSource::Ranges),
+            rows: Vec::new(),
+            threads: Vec::new(),
+            base: 0,
             waiting: Vec::new(),
             work: Vec::new(),
             flags: FxHashMap::default(),
             known: FxHashMap::default(),
-            has_memory: false,
             has_operators: false,
-            device_ns: 0,
-            outside_ns: 0,
             flushed: 0,
         }
     }
 
-    /// Of a file with these rows in any order, and their names. `base`: reference of their times.
-    pub(crate) fn of_rows(by: OperatorsBy, names: OperatorNames, mut rows: Vec<OperatorRow>, base: u64) -> Self {
-        rows.iter_mut().zip(0_u32..).for_each(|(row, place)| *row = OperatorRow { place, ..row.shifted(base) });
-        // Of spans that start together the longest is the outer one.
-        rows.sort_unstable_by_key(|row| (row.start, row.code == MEMORY, Reverse(row.end), row.place));
-        let has_memory = rows.iter().any(|row| row.code == MEMORY);
-        let has_operators = rows.iter().any(|row| row.code % 2 == 0);
-        let source = OperatorSource::TorchProfiler;
-        Self { source, names, rows: rows.into(), has_memory, has_operators, ..Self::new(by, None) }
+    /// Of a file with these rows in its order, and what is known of them. `base`: reference of their times.
+    pub(crate) fn of_rows(
+        mut recorded: RecordedOperators,
+        mut rows: Vec<OperatorRow>,
+        threads: Vec<ThreadId>,
+        base: u64,
+    ) -> Self {
+        // Of spans that start together the longest is the outer one, else the first in the file.
+        rows.sort_by_key(|row| {
+            let rank = [0, 1, 1, 2][row.kind() as usize];
+            (row.start, rank, Reverse(row.value))
+        });
+        rows.reverse();
+        recorded.source = OperatorSource::TorchProfiler;
+        recorded.has_memory = rows.iter().any(|row| row.kind() == Kind::Memory);
+        let has_operators = rows.iter().any(|row| row.kind() == Kind::Operator);
+        let new = Self::new(recorded.by, None);
+        Self { recorded, rows, threads, base, has_operators, ..new }
     }
 
     /// Takes an event of the trace, in its order.
@@ -142,7 +151,7 @@ impl Recorder {
             Event::Flush(at) => self.flush(at.nanos()),
             Event::Capture(CaptureMark::Begin { number, .. } | CaptureMark::Select { number }) => {
                 if self.wanted.is_none() && *number > self.newest {
-                    *self = Self { newest: *number, ..Self::new(self.by, None) };
+                    *self = Self { newest: *number, ..Self::new(self.recorded.by, None) };
                 }
                 self.current = *number;
             }
@@ -157,7 +166,7 @@ impl Recorder {
 
     fn record(&mut self, record: &Record, dictionary: &Dictionary) {
         match record {
-            Record::Range(range) if self.source == OperatorSource::Ranges => self.range(range, dictionary),
+            Record::Range(range) if self.recorded.source == OperatorSource::Ranges => self.range(range, dictionary),
             Record::Api(call) => {
                 let call_ends = Waiting::Call(call.end.nanos(), call.correlation);
                 self.waiting.push((call.start.nanos(), call.thread, call_ends));
@@ -175,7 +184,7 @@ impl Recorder {
 
     fn work(&mut self, correlation: CorrelationId, (start, end): (u64, u64), flags: u8) {
         let nanos = end.saturating_sub(start);
-        self.device_ns = self.device_ns.saturating_add(nanos);
+        self.recorded.device_ns = self.recorded.device_ns.saturating_add(nanos);
         self.work.push(Work { correlation, end, nanos, flags });
     }
 
@@ -189,18 +198,23 @@ impl Recorder {
             RangeEventKind::Push => {
                 // The number in the text became the payload (`gpuwhy_trace::pytorch_range`).
                 let has_number = matches!(range.payload, Payload::Unsigned(_));
-                let Self { names, known, by, has_operators, .. } = self;
-                let span = *known.entry((range.message, has_number)).or_insert_with(|| {
+                let Self { recorded, known, has_operators, .. } = self;
+                let what = *known.entry((range.message, has_number)).or_insert_with(|| {
                     let text = dictionary.name(range.message);
                     let (name, shapes) = text.split_once(", sizes = ").unwrap_or((text, ""));
                     if has_number || ["aten::", "torch.", "Tensor."].iter().any(|start| name.starts_with(start)) {
-                        return names.operator(name, shapes, "");
+                        let operator = recorded.operator(name, shapes, "");
+                        return operator
+                            .map_or(Waiting::Around(0, u64::MAX), |number| Waiting::Begin(number, u64::MAX));
                     }
-                    let place = template(text);
-                    Some(names.around(if *by == OperatorsBy::Module { place.as_deref().unwrap_or(text) } else { "" }))
+                    let place = match recorded.by {
+                        OperatorsBy::Module => recorded.place(template(text).as_deref().unwrap_or(text)),
+                        _ => 0,
+                    };
+                    Waiting::Around(place, u64::MAX)
                 });
-                *has_operators |= matches!(span, Some(Span::Operator { .. }));
-                Waiting::Begin(span.unwrap_or_else(|| names.around("")))
+                *has_operators |= matches!(what, Waiting::Begin(..));
+                what
             }
             _ => return,
         };
@@ -209,9 +223,13 @@ impl Recorder {
 
     /// Everything up to `horizon` has come.
     fn flush(&mut self, horizon: u64) {
-        while let Some(&row) = self.rows.front().filter(|row| row.start.nanos() <= horizon) {
-            self.rows.pop_front();
-            self.waiting.push((row.start.nanos(), row.thread, Waiting::Row(row)));
+        let base = self.base;
+        while let Some(row) = self.rows.pop_if(|row| row.start.saturating_add(base) <= horizon) {
+            let thread = self.threads[row.thread as usize];
+            self.waiting.push((row.start.saturating_add(base), thread, row.waiting(base)));
+        }
+        if self.rows.capacity() / 2 > self.rows.len() {
+            self.rows.shrink_to_fit();
         }
         // Ranges come with the mark, after the calls and the work in them.
         if !self.has_operators {
@@ -220,26 +238,27 @@ impl Recorder {
         // Stable: ranges of one thread and time keep their order, and operators precede the calls in them.
         self.waiting.sort_by_key(|&(at, _, what)| (at, matches!(what, Waiting::Call(..))));
         let count = self.waiting.partition_point(|&(at, ..)| at <= horizon);
+        let recorded = &mut self.recorded;
         for (at, thread, what) in self.waiting.drain(..count) {
             match what {
-                Waiting::Begin(span) => self.paths.begin(thread, at, u64::MAX, span),
-                Waiting::End => self.paths.end(thread, at),
-                Waiting::Row(OperatorRow { code: MEMORY, end, .. }) => {
-                    self.paths.memory(thread, at, end.cast_signed());
+                Waiting::Begin(number, end) => {
+                    let (span, flops) = recorded.call(number);
+                    recorded.paths.begin(thread, (at, end), span, flops);
                 }
-                Waiting::Row(OperatorRow { code, end, .. }) => {
-                    let span = if code % 2 == 0 { self.names.span(code / 2) } else { Span::Around(code / 2) };
-                    self.paths.begin(thread, at, end, span);
-                }
-                Waiting::Call(end, correlation) => self.paths.call(thread, (at, end), correlation),
+                Waiting::Around(place, end) => recorded.paths.begin(thread, (at, end), Span::Around(place), None),
+                Waiting::End => recorded.paths.end(thread, at),
+                Waiting::Memory(bytes) => recorded.paths.memory(thread, at, bytes),
+                Waiting::Sequence(sequence) => recorded.paths.sequence(thread, sequence),
+                Waiting::Call(end, correlation) => recorded.paths.call(thread, (at, end), correlation),
             }
         }
         // The call of short work may end after it, and thus come with the next mark.
-        let (paths, outside, before) = (&mut self.paths, &mut self.outside_ns, self.flushed);
+        let before = self.flushed;
         self.work.retain(|work| {
-            let is_placed = paths.work(work.correlation, work.nanos, work.flags);
+            let is_placed = recorded.paths.work(work.correlation, work.nanos, work.flags);
             let is_late = work.end <= before;
-            *outside += if is_late && !is_placed { work.nanos } else { 0 };
+            let outside_ns = if is_late && !is_placed { work.nanos } else { 0 };
+            recorded.outside_ns = recorded.outside_ns.saturating_add(outside_ns);
             !is_placed && !is_late
         });
         self.flushed = horizon;
@@ -249,7 +268,6 @@ impl Recorder {
     pub(crate) fn operators(mut self, dictionary: &Dictionary) -> Option<Operators> {
         self.flush(u64::MAX - 1);
         self.flush(u64::MAX - 1);
-        self.paths.finish();
         if !self.has_operators {
             return None;
         }
@@ -259,15 +277,6 @@ impl Recorder {
                 (other.compute_capability, other.core_clock_khz) == (first.compute_capability, first.core_clock_khz)
             })
         });
-        let recorded = RecordedOperators {
-            paths: &self.paths,
-            names: &self.names,
-            source: self.source,
-            device_ns: self.device_ns,
-            outside_ns: self.outside_ns,
-            has_memory: self.has_memory,
-            device,
-        };
-        Some(Operators::of(&recorded, self.by))
+        Some(self.recorded.rows(device))
     }
 }

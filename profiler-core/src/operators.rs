@@ -2,21 +2,27 @@
 //! they launch.
 //!
 //! Sums are kept for each path of operators, so memory does not grow with the run. Device work is added to the
-//! innermost operator at its launch, and to the enclosing ones when rows are made. The definitions are those of
-//! PyTorch's `key_averages()` (`torch/autograd/profiler_util.py`): the own host time of an operator leaves out
-//! operators and CUDA calls directly in it; a name that is open twice counts in both, unless the inner one is all
-//! that the outer one contains: then they are one call (`_remove_dup_nodes` there). This is known when the outer
-//! one goes on: device work of an inner operator that was taken for all stays with the outer one.
+//! innermost operator at its launch, and to the enclosing ones at the end. The definitions are those of PyTorch's
+//! `key_averages()` (`torch/autograd/profiler_util.py`): the own host time of an operator leaves out operators and
+//! CUDA calls directly in it; a name that is open twice counts in both, unless the inner one is all that the outer one
+//! contains: then they are one call (`_remove_dup_nodes` there). This is known when the outer one goes on: device work
+//! of an inner operator that was taken for all stays with the outer one.
+//!
+//! An operator of the backward pass is in the place of the operator that made its node of the graph: both have the
+//! same sequence number, which autograd gives for each thread. Several operators begin with the number of the next
+//! node; the last one of them makes it.
 
 use std::collections::VecDeque;
+use std::hash::Hash;
 
 use gpuwhy_trace::record::{CorrelationId, ThreadId};
 use rustc_hash::FxHashMap;
 
-/// Maximum number of paths, some 150 bytes each with its index.
+/// Maximum number of paths, some 130 bytes each with its index.
 const PATH_LIMIT: usize = 131_072;
-/// Launches whose device work is expected, 40 bytes each: a stream holds about a thousand launches.
-const LAUNCH_LIMIT: usize = 131_072;
+/// Launches whose device work is expected, and forward operators whose backward ones are, some 40 bytes each: a stream
+/// holds about a thousand launches.
+const RECENT_LIMIT: usize = 131_072;
 /// Open spans of a thread beyond which ends must be missing.
 const DEPTH_LIMIT: usize = 4_096;
 /// The path of what has no enclosing path, or no own one.
@@ -25,33 +31,48 @@ const NONE: u32 = u32::MAX;
 /// What begins on a thread. The numbers are the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Span {
-    /// An operator, and its name: the same for operators with other inputs.
+    /// An operator: numbers of its name, and of what else tells rows apart, such as the shapes of its inputs.
     Operator {
-        /// Number of the operator.
-        number: u32,
-        /// Number of its name.
+        /// Number of the name.
         name: u32,
+        /// Number of the shapes.
+        shapes: u32,
     },
-    /// A module or a function around operators: has no time of its own.
+    /// A module or a function around operators, 0 if it does not matter which: has no time of its own.
     Around(u32),
 }
 
-/// Sums of one path, without those inside.
+/// Sequence number of autograd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sequence {
+    /// Of an operator that makes the next node of the graph, or calls one that does.
+    Forward(u64),
+    /// Of the node that an operator runs.
+    Backward(u64),
+}
+
+/// Sums of one path.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorPath {
     /// The innermost span.
     pub span: Span,
+    /// The innermost `Around` on it; 0 if there is none.
+    pub place: u32,
     /// Calls that ended.
     pub calls: u64,
     /// Their time on the host, nanoseconds.
     pub host_ns: u64,
     /// The part of it outside operators and CUDA calls directly inside.
     pub own_host_ns: u64,
+    /// Floating point operations of the calls; `None` if unknown.
+    pub flops: Option<u64>,
     /// Time of the device work launched directly in it, nanoseconds.
+    pub own_device_ns: u64,
+    /// The same with all that is inside, once it is [finished](OperatorPaths::finish).
     pub device_ns: u64,
-    /// Device memory allocated directly in it, less what was freed, bytes.
+    /// Device memory allocated, less what was freed, bytes; once finished with all that is inside.
     pub memory_bytes: i64,
-    /// Flags of this device work, given with each.
+    /// Flags of this device work, given with each; once finished with all that is inside.
     pub flags: u8,
     parent: u32,
 }
@@ -60,6 +81,7 @@ pub struct OperatorPath {
 struct Open {
     path: u32,
     span: Span,
+    flops: Option<u64>,
     start: u64,
     /// Known end, or `u64::MAX`.
     end: u64,
@@ -68,8 +90,17 @@ struct Open {
     has_child: bool,
     /// True if it is one call with the enclosing one.
     is_merged: bool,
-    /// The only operator inside, which is merged: itself, its time, and its own time.
-    merged: Option<(Span, u64, u64)>,
+    /// The only operator inside, which is merged.
+    merged: Option<Ended>,
+}
+
+/// A call that ended: its time, and its own time.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    span: Span,
+    flops: Option<u64>,
+    took: u64,
+    own: u64,
 }
 
 #[derive(Debug, Default)]
@@ -77,6 +108,34 @@ struct Thread {
     open: Vec<Open>,
     /// Start and end of its last CUDA call that is not inside another one.
     call: (u64, u64),
+    /// Of the operator that begins next.
+    sequence: Option<Sequence>,
+}
+
+/// The newest keys, with their values.
+#[derive(Debug)]
+struct Recent<K, V> {
+    known: FxHashMap<K, V>,
+    in_order: VecDeque<K>,
+}
+
+impl<K, V> Default for Recent<K, V> {
+    fn default() -> Self {
+        Self { known: FxHashMap::default(), in_order: VecDeque::new() }
+    }
+}
+
+impl<K: Copy + Eq + Hash, V> Recent<K, V> {
+    fn insert(&mut self, key: K, value: V) {
+        if self.known.insert(key, value).is_none() {
+            self.in_order.push_back(key);
+            if self.in_order.len() > RECENT_LIMIT
+                && let Some(oldest) = self.in_order.pop_front()
+            {
+                self.known.remove(&oldest);
+            }
+        }
+    }
 }
 
 /// Operators of a process. Events of a thread come in the order of their starts; device work comes after its launch.
@@ -85,18 +144,20 @@ pub struct OperatorPaths {
     paths: Vec<OperatorPath>,
     known: FxHashMap<(u32, Span), u32>,
     threads: FxHashMap<ThreadId, Thread>,
-    launches: FxHashMap<CorrelationId, u32>,
-    in_order: VecDeque<CorrelationId>,
+    launches: Recent<CorrelationId, u32>,
+    /// Thread and place of the operator that made a node, by sequence number; `None` if several threads made one.
+    forward: Recent<u64, Option<(ThreadId, u32)>>,
     beyond: u64,
+    unjoined: u64,
 }
 
 impl OperatorPaths {
-    /// `span` begins. Its `end` is `u64::MAX` if [`end`](Self::end) will tell it; otherwise spans that it is not within
-    /// end here.
-    pub fn begin(&mut self, thread: ThreadId, start: u64, mut end: u64, span: Span) {
+    /// `span` begins, with this number of floating point operations, if known. Its `end` is `u64::MAX` if
+    /// [`end`](Self::end) will tell it; otherwise spans that it is not within end here.
+    pub fn begin(&mut self, thread: ThreadId, (start, mut end): (u64, u64), span: Span, flops: Option<u64>) {
         self.ended(thread, start);
-        let lacks_ends = self.threads.get_mut(&thread).filter(|of| of.open.len() >= DEPTH_LIMIT);
-        if let Some(of) = lacks_ends {
+        let of = self.threads.entry(thread).or_default();
+        if of.open.len() >= DEPTH_LIMIT {
             of.open.clear();
         }
         while let Some(open) = self.innermost(thread).filter(|open| end != u64::MAX && end > open.end) {
@@ -108,15 +169,23 @@ impl OperatorPaths {
             }
         }
         let around = self.innermost(thread);
-        let parent = around.map_or(NONE, |open| open.path);
         let is_merged = around.is_some_and(|around| !around.has_child && is_of_name(around.span, span));
         if matches!(span, Span::Operator { .. }) {
             self.has_child(thread);
+            if let Some(place) = self.place_of_forward(thread) {
+                self.open(thread, (start, end), Span::Around(place), None, false);
+            }
         }
+        self.open(thread, (start, end), span, flops, is_merged);
+    }
+
+    fn open(&mut self, thread: ThreadId, (start, end): (u64, u64), span: Span, flops: Option<u64>, is_merged: bool) {
+        let parent = self.innermost(thread).map_or(NONE, |open| open.path);
         let path = if is_merged { parent } else { self.path(parent, span) };
         self.threads.entry(thread).or_default().open.push(Open {
             path,
             span,
+            flops,
             start,
             end,
             inside_ns: 0,
@@ -126,28 +195,59 @@ impl OperatorPaths {
         });
     }
 
+    /// The operator of the thread that begins next has this number. Its end must be known at its start.
+    pub fn sequence(&mut self, thread: ThreadId, sequence: Sequence) {
+        self.threads.entry(thread).or_default().sequence = Some(sequence);
+    }
+
+    /// Takes the sequence number of the operator that begins. Returns the place of its forward one, if it differs.
+    fn place_of_forward(&mut self, thread: ThreadId) -> Option<u32> {
+        let sequence = self.threads.get_mut(&thread)?.sequence.take()?;
+        let path = self.innermost(thread).and_then(|open| self.paths.get(open.path as usize));
+        let here = path.map_or(0, |path| path.place);
+        match sequence {
+            Sequence::Forward(number) => {
+                let known = self.forward.known.get(&number);
+                let is_of_thread = known.is_none_or(|of| of.is_some_and(|(other, _)| other == thread));
+                self.forward.insert(number, is_of_thread.then_some((thread, here)));
+                None
+            }
+            Sequence::Backward(number) => match self.forward.known.get(&number) {
+                Some(&Some((_, place))) => Some(place).filter(|&place| place != here),
+                _ => {
+                    self.unjoined += 1;
+                    None
+                }
+            },
+        }
+    }
+
     /// The innermost span of the thread ends.
     pub fn end(&mut self, thread: ThreadId, at: u64) {
         let Some(of) = self.threads.get_mut(&thread) else { return };
-        let Some(open) = of.open.pop() else { return };
-        let took = match open.span {
-            Span::Operator { .. } => at.saturating_sub(open.start),
-            Span::Around(_) => open.inside_ns,
+        let Some(Open { path, span, flops, start, inside_ns, is_merged, .. }) = of.open.pop() else { return };
+        let took = match span {
+            Span::Operator { .. } => at.saturating_sub(start),
+            Span::Around(_) => inside_ns,
         };
-        let own = took.saturating_sub(open.inside_ns);
-        if let Some(around) = of.open.last_mut().filter(|_| open.is_merged) {
-            around.inside_ns = around.inside_ns.saturating_add(took - own);
-            around.merged = Some((open.span, took, own));
-            return;
-        }
+        let ended = Ended { span, flops, took, own: took.saturating_sub(inside_ns) };
         if let Some(around) = of.open.last_mut() {
-            around.inside_ns = around.inside_ns.saturating_add(took);
+            let inside_ns = if is_merged { took - ended.own } else { took };
+            around.inside_ns = around.inside_ns.saturating_add(inside_ns);
+            around.merged = if is_merged { Some(ended) } else { around.merged };
         }
-        // A path that is not its own is that of an enclosing span.
-        if let Some(path) = self.paths.get_mut(open.path as usize).filter(|path| path.span == open.span) {
+        if !is_merged {
+            self.count(path, &ended);
+        }
+    }
+
+    /// Counts a call, unless the path is that of an enclosing span, because there are too many.
+    fn count(&mut self, path: u32, ended: &Ended) {
+        if let Some(path) = self.paths.get_mut(path as usize).filter(|path| path.span == ended.span) {
             path.calls += 1;
-            path.host_ns = path.host_ns.saturating_add(took);
-            path.own_host_ns = path.own_host_ns.saturating_add(own);
+            path.host_ns = path.host_ns.saturating_add(ended.took);
+            path.own_host_ns = path.own_host_ns.saturating_add(ended.own);
+            path.flops = [path.flops, ended.flops].into_iter().flatten().reduce(u64::saturating_add);
         }
     }
 
@@ -158,21 +258,15 @@ impl OperatorPaths {
         let Some(of) = self.threads.get_mut(&thread) else { return };
         let Some(open) = of.open.last_mut() else { return };
         let (last_start, last_end) = of.call;
-        if start >= last_end {
-            open.inside_ns = open.inside_ns.saturating_add(end.saturating_sub(start));
-            of.call = (start, end);
-        } else if start <= last_start && end >= last_end {
-            let more = end.saturating_sub(start).saturating_sub(last_end.saturating_sub(last_start));
+        let is_outer = start <= last_start && end >= last_end;
+        if start >= last_end || is_outer {
+            let counted = if start >= last_end { 0 } else { last_end.saturating_sub(last_start) };
+            let more = end.saturating_sub(start).saturating_sub(counted);
             open.inside_ns = open.inside_ns.saturating_add(more);
             of.call = (start, end);
         }
-        if open.path != NONE && self.launches.insert(correlation, open.path).is_none() {
-            self.in_order.push_back(correlation);
-            if self.in_order.len() > LAUNCH_LIMIT
-                && let Some(oldest) = self.in_order.pop_front()
-            {
-                self.launches.remove(&oldest);
-            }
+        if open.path != NONE {
+            self.launches.insert(correlation, open.path);
         }
     }
 
@@ -190,13 +284,10 @@ impl OperatorPaths {
         let Some(open) = self.threads.get_mut(&thread).and_then(|of| of.open.last_mut()) else { return };
         open.has_child = true;
         let parent = open.path;
-        let Some((span, took, own)) = open.merged.take() else { return };
-        open.inside_ns = open.inside_ns.saturating_add(own);
-        let path = self.path(parent, span);
-        if let Some(path) = self.paths.get_mut(path as usize).filter(|path| path.span == span) {
-            path.calls += 1;
-            path.host_ns = path.host_ns.saturating_add(took);
-            path.own_host_ns = path.own_host_ns.saturating_add(own);
+        if let Some(ended) = open.merged.take() {
+            open.inside_ns = open.inside_ns.saturating_add(ended.own);
+            let path = self.path(parent, ended.span);
+            self.count(path, &ended);
         }
     }
 
@@ -220,12 +311,19 @@ impl OperatorPaths {
             return parent;
         }
         let path = self.paths.len() as u32;
+        let place = match span {
+            Span::Around(place) => place,
+            Span::Operator { .. } => self.paths.get(parent as usize).map_or(0, |parent| parent.place),
+        };
         self.known.insert((parent, span), path);
         self.paths.push(OperatorPath {
             span,
+            place,
             calls: 0,
             host_ns: 0,
             own_host_ns: 0,
+            flops: None,
+            own_device_ns: 0,
             device_ns: 0,
             memory_bytes: 0,
             flags: 0,
@@ -234,17 +332,12 @@ impl OperatorPaths {
         path
     }
 
-    /// Ends all spans whose end is known.
-    pub fn finish(&mut self) {
-        let threads: Vec<ThreadId> = self.threads.keys().copied().collect();
-        threads.into_iter().for_each(|thread| self.ended(thread, u64::MAX - 1));
-    }
-
     /// Device work that this call launched. False if the call was outside all operators, or is forgotten.
     pub fn work(&mut self, correlation: CorrelationId, nanos: u64, flags: u8) -> bool {
-        let Some(&path) = self.launches.get(&correlation) else { return false };
+        let Some(&path) = self.launches.known.get(&correlation) else { return false };
         let path = &mut self.paths[path as usize];
-        path.device_ns = path.device_ns.saturating_add(nanos);
+        path.own_device_ns = path.own_device_ns.saturating_add(nanos);
+        path.device_ns = path.own_device_ns;
         path.flags |= flags;
         true
     }
@@ -254,48 +347,30 @@ impl OperatorPaths {
         self.beyond
     }
 
-    /// All paths, the enclosing ones first. Each with the number of the innermost `Around` on it, and with the device
-    /// time, memory and flags of all that is inside.
-    pub fn paths(&self) -> impl Iterator<Item = (&OperatorPath, Option<u32>, Inside)> {
-        let mut inside: Vec<Inside> = self.paths.iter().map(Inside::of).collect();
-        let mut around: Vec<Option<u32>> = Vec::with_capacity(self.paths.len());
-        for path in &self.paths {
-            around.push(match path.span {
-                Span::Around(number) => Some(number),
-                Span::Operator { .. } => around.get(path.parent as usize).copied().flatten(),
-            });
-        }
+    /// Calls of the backward pass whose forward operator is unknown.
+    pub fn unjoined(&self) -> u64 {
+        self.unjoined
+    }
+
+    /// Ends all spans whose end is known, and adds what is inside to the enclosing paths. Returns all paths, the
+    /// enclosing ones first.
+    pub fn finish(&mut self) -> &[OperatorPath] {
+        let threads: Vec<ThreadId> = self.threads.keys().copied().collect();
+        threads.into_iter().for_each(|thread| self.ended(thread, u64::MAX - 1));
         for at in (0..self.paths.len()).rev() {
-            let of = inside[at];
-            if let Some(parent) = inside.get_mut(self.paths[at].parent as usize) {
-                parent.device_ns = parent.device_ns.saturating_add(of.device_ns);
-                parent.memory_bytes = parent.memory_bytes.saturating_add(of.memory_bytes);
-                parent.flags |= of.flags;
+            let OperatorPath { parent, device_ns, memory_bytes, flags, .. } = self.paths[at];
+            if let Some(parent) = self.paths.get_mut(parent as usize) {
+                parent.device_ns = parent.device_ns.saturating_add(device_ns);
+                parent.memory_bytes = parent.memory_bytes.saturating_add(memory_bytes);
+                parent.flags |= flags;
             }
         }
-        self.paths.iter().zip(around).zip(inside).map(|((path, around), inside)| (path, around, inside))
+        &self.paths
     }
 }
 
 fn is_of_name(a: Span, b: Span) -> bool {
     matches!((a, b), (Span::Operator { name: a, .. }, Span::Operator { name: b, .. }) if a == b)
-}
-
-/// Sums of a path with all that is inside.
-#[derive(Clone, Copy, Debug)]
-pub struct Inside {
-    /// Time of device work, nanoseconds.
-    pub device_ns: u64,
-    /// Device memory allocated, less what was freed, bytes.
-    pub memory_bytes: i64,
-    /// Flags of the device work.
-    pub flags: u8,
-}
-
-impl Inside {
-    fn of(path: &OperatorPath) -> Self {
-        Self { device_ns: path.device_ns, memory_bytes: path.memory_bytes, flags: path.flags }
-    }
 }
 
 #[cfg(test)]
@@ -305,26 +380,23 @@ mod tests {
     const THREAD: ThreadId = ThreadId(1);
 
     fn operator(name: u32) -> Span {
-        Span::Operator { number: name, name }
+        Span::Operator { name, shapes: 0 }
     }
 
     /// Name, calls, host time, own host time, device time, own device time by path.
-    fn rows(paths: &OperatorPaths) -> Vec<(u32, [u64; 5])> {
-        let of = |path: &OperatorPath| match path.span {
-            Span::Operator { name, .. } => Some(name),
-            Span::Around(_) => None,
+    fn rows(paths: &[OperatorPath]) -> Vec<(u32, [u64; 5])> {
+        let row = |path: &OperatorPath| {
+            let Span::Operator { name, .. } = path.span else { return None };
+            Some((name, [path.calls, path.host_ns, path.own_host_ns, path.device_ns, path.own_device_ns]))
         };
-        let row = |path: &OperatorPath, inside: Inside| {
-            [path.calls, path.host_ns, path.own_host_ns, inside.device_ns, path.device_ns]
-        };
-        paths.paths().filter_map(|(path, _, inside)| Some((of(path)?, row(path, inside)))).collect()
+        paths.iter().filter_map(row).collect()
     }
 
     #[test]
     fn own_times_leave_out_operators_and_calls_inside() {
         let mut paths = OperatorPaths::default();
-        paths.begin(THREAD, 0, u64::MAX, operator(1));
-        paths.begin(THREAD, 10, u64::MAX, operator(2));
+        paths.begin(THREAD, (0, u64::MAX), operator(1), None);
+        paths.begin(THREAD, (10, u64::MAX), operator(2), None);
         // The outer call is recorded after the one in it.
         paths.call(THREAD, (14, 16), CorrelationId(5));
         paths.call(THREAD, (12, 20), CorrelationId(5));
@@ -334,38 +406,39 @@ mod tests {
         assert!(paths.work(CorrelationId(5), 1_000, 1));
         assert!(paths.work(CorrelationId(6), 300, 4));
         assert!(!paths.work(CorrelationId(7), 1, 0));
-        assert_eq!(rows(&paths), [(1, [1, 100, 75, 1_300, 300]), (2, [1, 20, 12, 1_000, 1_000])]);
-        let flags: Vec<u8> = paths.paths().map(|(.., inside)| inside.flags).collect();
+        let paths = paths.finish();
+        assert_eq!(rows(paths), [(1, [1, 100, 75, 1_300, 300]), (2, [1, 20, 12, 1_000, 1_000])]);
+        let flags: Vec<u8> = paths.iter().map(|path| path.flags).collect();
         assert_eq!(flags, [5, 1]);
     }
 
     #[test]
     fn spans_with_known_ends_close_each_other() {
         let mut paths = OperatorPaths::default();
-        paths.begin(THREAD, 0, 50, operator(1));
-        paths.begin(THREAD, 0, 20, Span::Around(7));
-        paths.begin(THREAD, 5, 15, operator(2));
+        paths.begin(THREAD, (0, 50), operator(1), None);
+        paths.begin(THREAD, (0, 20), Span::Around(7), None);
+        paths.begin(THREAD, (5, 15), operator(2), None);
         paths.memory(THREAD, 6, 512);
         // Not within the first one, so beside it.
-        paths.begin(THREAD, 40, 60, operator(3));
+        paths.begin(THREAD, (40, 60), operator(3), None);
         paths.memory(THREAD, 60, 1);
-        paths.finish();
+        let paths = paths.finish();
         assert_eq!(
-            rows(&paths),
+            rows(paths),
             [(1, [1, 50, 40, 0, 0]), (2, [1, 10, 10, 0, 0]), (3, [1, 20, 20, 0, 0])],
             "what is around has no time of its own"
         );
-        let around: Vec<_> = paths.paths().map(|(_, around, inside)| (around, inside.memory_bytes)).collect();
-        assert_eq!(around, [(None, 512), (Some(7), 512), (Some(7), 512), (None, 0)]);
+        let places: Vec<_> = paths.iter().map(|path| (path.place, path.memory_bytes)).collect();
+        assert_eq!(places, [(0, 512), (7, 512), (7, 512), (0, 0)]);
     }
 
     #[test]
     fn an_operator_that_only_calls_one_of_its_name_is_one_call_with_it() {
         let mut paths = OperatorPaths::default();
         for (end_of_inner, more) in [(90, false), (80, true)] {
-            paths.begin(THREAD, 0, u64::MAX, operator(1));
-            paths.begin(THREAD, 10, u64::MAX, Span::Operator { number: 9, name: 1 });
-            paths.begin(THREAD, 20, u64::MAX, operator(2));
+            paths.begin(THREAD, (0, u64::MAX), operator(1), None);
+            paths.begin(THREAD, (10, u64::MAX), Span::Operator { name: 1, shapes: 9 }, None);
+            paths.begin(THREAD, (20, u64::MAX), operator(2), None);
             paths.end(THREAD, 50);
             paths.end(THREAD, end_of_inner);
             if more {
@@ -374,15 +447,51 @@ mod tests {
             paths.end(THREAD, 100);
         }
         // Own time is 100 less the 30 of the operator inside; then less the 70 of the inner one and the 10 of the call.
-        assert_eq!(rows(&paths), [(1, [2, 200, 90, 0, 0]), (2, [2, 60, 60, 0, 0]), (1, [1, 70, 40, 0, 0])]);
+        assert_eq!(rows(paths.finish()), [(1, [2, 200, 90, 0, 0]), (2, [2, 60, 60, 0, 0]), (1, [1, 70, 40, 0, 0])]);
     }
 
     #[test]
     fn ends_without_a_beginning_and_beginnings_without_an_end_do_no_harm() {
         let mut paths = OperatorPaths::default();
         paths.end(THREAD, 5);
-        (0..3 * DEPTH_LIMIT as u64).for_each(|at| paths.begin(THREAD, at, u64::MAX, operator(at as u32 % 2)));
-        paths.finish();
-        assert!(paths.paths().count() <= DEPTH_LIMIT);
+        (0..3 * DEPTH_LIMIT as u64).for_each(|at| paths.begin(THREAD, (at, u64::MAX), operator(at as u32 % 2), None));
+        assert!(paths.finish().len() <= DEPTH_LIMIT);
+    }
+
+    #[test]
+    fn backward_operators_are_in_the_place_of_the_last_forward_operator_of_their_number() {
+        let (backward, other) = (ThreadId(2), ThreadId(3));
+        let mut paths = OperatorPaths::default();
+        // Two modules; an operator before them has the number of the next node already.
+        paths.sequence(THREAD, Sequence::Forward(7));
+        paths.begin(THREAD, (0, 5), operator(1), None);
+        for (module, at) in [(1, 10), (2, 20)] {
+            paths.begin(THREAD, (at, at + 9), Span::Around(module), None);
+            paths.sequence(THREAD, Sequence::Forward(6 + u64::from(module)));
+            paths.begin(THREAD, (at + 1, at + 8), operator(1), Some(3));
+        }
+        // Another thread has the number of the second one as well.
+        paths.sequence(other, Sequence::Forward(9));
+        paths.begin(other, (25, 26), operator(1), None);
+        paths.sequence(THREAD, Sequence::Forward(9));
+        paths.begin(THREAD, (28, 29), operator(1), None);
+        for (number, at, name) in [(8, 40, 2), (7, 50, 3), (9, 60, 4), (99, 70, 5)] {
+            paths.sequence(backward, Sequence::Backward(number));
+            paths.begin(backward, (at, at + 9), operator(name), None);
+            // The function of the node has its number too.
+            paths.sequence(backward, Sequence::Backward(number));
+            paths.begin(backward, (at + 1, at + 8), operator(10 + name), None);
+        }
+        assert_eq!(paths.unjoined(), 4, "two calls each of 9 and 99");
+        let rows: Vec<_> = paths.finish().iter().filter(|path| path.calls > 0).collect();
+        let placed = |wanted: u32| {
+            let found = rows.iter().find(|path| path.span == operator(wanted)).unwrap();
+            (found.place, found.host_ns)
+        };
+        assert_eq!([2, 12, 3, 13].map(placed), [(2, 9), (2, 7), (1, 9), (1, 7)]);
+        assert_eq!([4, 14, 5].map(placed), [(0, 9), (0, 7), (0, 9)]);
+        let own: u64 = rows.iter().map(|path| path.own_host_ns).sum();
+        assert_eq!(rows.iter().filter_map(|path| path.flops).sum::<u64>(), 6);
+        assert_eq!(own, 5 + 2 * 7 + 2 + 4 * 9, "each time is of one operator");
     }
 }

@@ -195,7 +195,7 @@ impl Builder {
         self.labels = vec![process; self.records.len()];
         self.python.retain(|call| call.process == process);
         if let Some(operators) = &mut self.operators {
-            operators.rows.retain(|row| row.process == process.0);
+            operators.keep(process);
         }
         self.ranges.retain(|range| range.process == process);
         let steps = self.ranges.iter().filter(|range| self.dictionary.name(range.name).starts_with(STEP));
@@ -210,8 +210,7 @@ impl Builder {
     pub(super) fn separate_processes(&mut self) -> Option<(usize, String)> {
         let ranges = self.ranges.iter_mut().map(|range| (range.process, &mut range.thread));
         let calls = self.python.iter_mut().map(|call| (call.process, &mut call.thread));
-        let operators = self.operators.iter_mut().flat_map(|operators| &mut operators.rows);
-        let operators = operators.map(|row| (LabelId(row.process), &mut row.thread));
+        let operators = self.operators.iter_mut().flat_map(OperatorRows::threads);
         let found = self.processes.separate(Contents {
             records: &mut self.records,
             labels: &self.labels,

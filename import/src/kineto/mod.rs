@@ -108,7 +108,7 @@ impl Imported {
         operators: Option<OperatorsBy>,
     ) -> Result<Self, KinetoError> {
         let mut builder = Builder::default();
-        builder.operators = operators.map(|by| OperatorRows { by, ..OperatorRows::default() });
+        builder.operators = operators.map(OperatorRows::new);
         let stopped = document::read(BufReader::with_capacity(PIECE, source), &mut builder).err();
         match stopped {
             None if !builder.found_rows => return Err(KinetoError::NotATrace),
@@ -168,8 +168,7 @@ impl Imported {
         for note in &notes {
             tracing::debug!(note, "damaged");
         }
-        let operators = builder.operators.take();
-        let operators = operators.map(|OperatorRows { by, names, rows }| Recorder::of_rows(by, names, rows, base));
+        let operators = builder.operators.take().map(|operators| operators.recorder(base));
         Ok(Self { builder, session, notes, end, base, operators })
     }
 

@@ -1,7 +1,8 @@
 //! Rows of operators, of allocations in them, and of modules and functions around them.
 
-use gpuwhy_report::run::operators::{OperatorNames, OperatorsBy};
-use gpuwhy_trace::record::Timestamp;
+use gpuwhy_report::run::operators::{OperatorSource, OperatorsBy, RecordedOperators};
+use gpuwhy_trace::record::ThreadId;
+use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
 
 use super::builder::{thread, times};
@@ -10,7 +11,7 @@ use super::processes::LabelId;
 use super::python::own_function;
 use super::row::{Category, KinetoRow, OperatorArguments};
 use super::time;
-use crate::operators::OperatorRow;
+use crate::operators::{Kind, OperatorRow, Recorder};
 
 /// Name of the rows of allocations.
 const MEMORY: &str = "[memory]";
@@ -18,46 +19,86 @@ const MEMORY: &str = "[memory]";
 const CUDA: i64 = 1;
 
 /// Rows of a file, in its order; times relative to [`Builder::base_ns`](super::builder::Builder::base_ns).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct OperatorRows {
-    pub(super) by: OperatorsBy,
-    pub(super) names: OperatorNames,
-    pub(super) rows: Vec<OperatorRow>,
+    recorded: RecordedOperators,
+    rows: Vec<OperatorRow>,
+    /// Threads, each with its process.
+    threads: Vec<(LabelId, ThreadId)>,
+    known: FxHashMap<(LabelId, ThreadId), u32>,
 }
 
 impl OperatorRows {
+    pub(super) fn new(by: OperatorsBy) -> Self {
+        let recorded = RecordedOperators::new(by, OperatorSource::TorchProfiler);
+        Self { recorded, rows: Vec::new(), threads: Vec::new(), known: FxHashMap::default() }
+    }
+
     /// Takes a row about operators. Those without usable times are left to the caller, which counts them.
     pub(super) fn take(&mut self, row: &KinetoRow, process: LabelId) {
-        let Ok(on) = thread(row) else { return };
+        let Ok(thread) = thread(row) else { return };
+        let thread = *self.known.entry((process, thread)).or_insert_with(|| {
+            self.threads.push((process, thread));
+            self.threads.len() as u32 - 1
+        });
         let arguments = || {
             let raw = row.of_operator.as_ref()?;
             serde_json::from_str::<Lenient<OperatorArguments>>(raw.get()).ok()?.0
         };
         if row.category == Category::Instant {
             let start = row.start.as_ref().and_then(|raw| time::nanoseconds(raw.get()));
-            let at = start.and_then(|start| u64::try_from(start).ok()).map(Timestamp::from_nanos);
-            if let (MEMORY, Some(at), Some(arguments)) = (&*row.name, at, arguments())
+            if let (MEMORY, Some(at), Some(arguments)) =
+                (&*row.name, start.and_then(|start| u64::try_from(start).ok()), arguments())
                 && arguments.device_type.integer() == Some(CUDA)
                 && let Some(bytes) = arguments.bytes.integer()
             {
-                self.rows.push(OperatorRow::memory(on, at, bytes, process.0));
+                self.rows.push(OperatorRow::new(thread, at, bytes.cast_unsigned(), (Kind::Memory, 0)));
             }
             return;
         }
         let Ok((start, end)) = times(row) else { return };
-        let span = match (row.category, self.by) {
+        let (start, end) = (start.nanos(), end.nanos());
+        let by = self.recorded.by;
+        let what = match (row.category, by) {
             (Category::Range, _) => {
                 let arguments = arguments().unwrap_or_default();
-                let list = |value: &Option<Box<RawValue>>| {
-                    let text = value.as_ref().map(|raw| raw.get()).filter(|text| text.starts_with('['));
-                    text.unwrap_or_default().to_owned()
-                };
-                self.names.operator(&row.name, &list(&arguments.shapes), &list(&arguments.values))
+                let [shapes, values] = [&arguments.shapes, &arguments.values].map(|value| {
+                    let text = value.as_deref().map(RawValue::get).filter(|text| text.starts_with('['));
+                    text.unwrap_or_default()
+                });
+                let operator = self.recorded.operator(&row.name, shapes, values);
+                let sequence = arguments.sequence.integer().and_then(|number| u64::try_from(number).ok());
+                if let (Some(_), Some(sequence), OperatorsBy::Module | OperatorsBy::Line) = (operator, sequence, by) {
+                    let is_backward = arguments.forward_thread.integer().is_some_and(|thread| thread != 0);
+                    let kind = (Kind::Sequence, u32::from(is_backward));
+                    self.rows.push(OperatorRow::new(thread, start, sequence, kind));
+                }
+                operator.map(|number| (Kind::Operator, number))
             }
-            (_, OperatorsBy::Module) => row.name.strip_prefix("nn.Module: ").map(|module| self.names.around(module)),
-            (_, OperatorsBy::Line) => own_function(&row.name).map(|function| self.names.around(&function)),
+            (_, OperatorsBy::Module) => {
+                let module = row.name.strip_prefix("nn.Module: ");
+                module.map(|module| (Kind::Around, self.recorded.place(module)))
+            }
+            (_, OperatorsBy::Line) => {
+                own_function(&row.name).map(|function| (Kind::Around, self.recorded.place(&function)))
+            }
             _ => None,
         };
-        self.rows.extend(span.map(|span| OperatorRow::span(on, (start, end), span, process.0)));
+        self.rows.extend(what.map(|what| OperatorRow::new(thread, start, end, what)));
+    }
+
+    /// Keeps only rows of this process.
+    pub(super) fn keep(&mut self, process: LabelId) {
+        self.rows.retain(|row| self.threads[row.thread as usize].0 == process);
+    }
+
+    pub(super) fn threads(&mut self) -> impl Iterator<Item = (LabelId, &mut ThreadId)> {
+        self.threads.iter_mut().map(|(process, thread)| (*process, thread))
+    }
+
+    /// `base`: reference of the times.
+    pub(super) fn recorder(self, base: u64) -> Recorder {
+        let threads = self.threads.into_iter().map(|(_, thread)| thread).collect();
+        Recorder::of_rows(self.recorded, self.rows, threads, base)
     }
 }

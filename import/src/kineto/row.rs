@@ -91,6 +91,10 @@ pub(super) struct OperatorArguments {
     pub(super) values: Option<Box<RawValue>>,
     pub(super) device_type: Scalar,
     pub(super) bytes: Scalar,
+    /// `Sequence number` of autograd.
+    pub(super) sequence: Scalar,
+    /// `Fwd thread id`: of a backward operator the thread of its forward one, by PyTorch's number; else 0.
+    pub(super) forward_thread: Scalar,
 }
 
 /// Contents of `args`.
@@ -281,6 +285,10 @@ enum OperatorKey {
     #[serde(rename = "Device Type")]
     DeviceType,
     Bytes,
+    #[serde(rename = "Sequence number")]
+    Sequence,
+    #[serde(rename = "Fwd thread id")]
+    ForwardThread,
     #[serde(other)]
     Other,
 }
@@ -294,6 +302,8 @@ impl Shape for OperatorArguments {
                 OperatorKey::Values => arguments.values = Some(map.next_value()?),
                 OperatorKey::DeviceType => arguments.device_type = map.next_value()?,
                 OperatorKey::Bytes => arguments.bytes = map.next_value()?,
+                OperatorKey::Sequence => arguments.sequence = map.next_value()?,
+                OperatorKey::ForwardThread => arguments.forward_thread = map.next_value()?,
                 OperatorKey::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }

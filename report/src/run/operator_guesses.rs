@@ -1,7 +1,5 @@
 //! Operators of a run that recorded none: guesses from its kernels.
 
-use rustc_hash::FxHashMap;
-
 use super::Report;
 use super::operators::{OperatorRow, OperatorSource, Operators, OperatorsBy, text};
 use crate::library::Library;
@@ -10,32 +8,32 @@ use crate::library::Library;
 /// of the kernel, or by line the estimates that samples of launches give.
 #[must_use]
 pub fn guessed_operators(report: &Report, by: OperatorsBy) -> Operators {
-    let mut rows: FxHashMap<(String, String), OperatorRow> = FxHashMap::default();
-    let mut add = |name: String, place: String, calls: u64, nanos: u64| {
-        let row = rows.entry((name, place)).or_default();
-        row.calls += calls;
-        row.device_ns += nanos;
+    let row = |name, place, calls, device_ns| {
+        let sums = OperatorRow { calls, device_ns, own_device_ns: device_ns, ..OperatorRow::default() };
+        OperatorRow { name, place, ..sums }
     };
-    let by_place = matches!(by, OperatorsBy::Module | OperatorsBy::Line);
     let kernels = report.devices.iter().flat_map(|device| &device.kernels);
-    let device_ns = kernels.clone().map(|row| row.durations.total()).sum();
-    for row in kernels.filter(|_| !by_place) {
-        add(text::guess(&row.name), String::new(), row.durations.count(), row.durations.total());
-    }
-    for row in report.kernel_lines.iter().flat_map(|lines| &lines.rows).filter(|_| by_place) {
-        let place = match by {
-            OperatorsBy::Module => row.place.module.clone().unwrap_or_default(),
-            _ => row.place.line_text(),
-        };
-        let name = row.place.operator.as_ref().map(|operator| format!("aten::{operator}"));
-        add(name.unwrap_or_else(|| text::guess(&row.kernel)), place, 0, row.time.total_ns as u64);
-    }
-    let rows =
-        rows.into_iter().map(|((name, place), row)| OperatorRow { name, place, own_device_ns: row.device_ns, ..row });
-    let rows: Vec<OperatorRow> = rows.collect();
-    let placed: u64 = rows.iter().map(|row| row.device_ns).sum();
-    let outside_ns = u64::saturating_sub(device_ns, placed);
+    let device_ns = kernels.clone().map(|kernel| kernel.durations.total()).fold(0, u64::saturating_add);
+    let rows: Vec<OperatorRow> = if matches!(by, OperatorsBy::Module | OperatorsBy::Line) {
+        let lines = report.kernel_lines.iter().flat_map(|lines| &lines.rows).map(|line| {
+            let place = match by {
+                OperatorsBy::Module => line.place.module.clone().unwrap_or_default(),
+                _ => line.place.line_text(),
+            };
+            let name = line.place.operator.as_ref().map(|operator| format!("aten::{operator}"));
+            row(name.unwrap_or_else(|| text::guess(&line.kernel)), place, 0, line.time.total_ns as u64)
+        });
+        lines.collect()
+    } else {
+        let named = kernels.map(|kernel| {
+            let durations = &kernel.durations;
+            row(text::guess(&kernel.name), String::new(), durations.count(), durations.total())
+        });
+        named.collect()
+    };
+    let placed = rows.iter().map(|row| row.device_ns).fold(0, u64::saturating_add);
+    let outside_ns = device_ns.saturating_sub(placed);
     let is_pytorch = report.kernel_libraries.iter().any(|row| row.library.as_deref() == Some(Library::Pytorch.name()));
     let source = OperatorSource::Kernels;
-    Operators { source, by, device_ns, outside_ns, beyond: 0, rows, peaks: None, is_pytorch }.finished()
+    Operators { source, by, device_ns, outside_ns, beyond: 0, unjoined: 0, rows, peaks: None, is_pytorch }.finished()
 }

@@ -1,19 +1,20 @@
 //! A framework's operators: calls, time on the host and of their device work, memory and floating point operations.
 //!
-//! [`Operators`] has the rows, [`OperatorNames`] what the records of them refer to. The sums and their definitions are
-//! in `profiler_core::operators`.
+//! [`Operators`] has the rows of what was recorded, [`RecordedOperators`]. The sums and their definitions are in
+//! `profiler_core::operators`.
 
 mod flops;
 pub(crate) mod text;
 
-use std::sync::Arc;
+use std::cmp::Reverse;
+use std::hash::BuildHasher as _;
 
 use gpuwhy_trace::named;
 use gpuwhy_trace::record::Device;
 use profiler_core::attribution::template;
 use profiler_core::operators::{OperatorPaths, Span};
 use profiler_core::sorting::SortRows as _;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::kernels::{DataType, Peaks};
 use crate::run::remedies::product_types;
@@ -27,10 +28,11 @@ const LEFT_OUT: [&str; 6] = [
     "aten::output_nr",
     "aten::_version",
 ];
-/// Maximum number of distinct operators with shapes, and of modules or lines.
-const NAME_LIMIT: usize = 65_536;
-/// Maximum number with those whose shapes are left out. All further ones are [`FURTHER`].
-const NAME_LIMIT_WITHOUT_SHAPES: usize = 2 * NAME_LIMIT;
+/// Maximum number of distinct names, of lists of shapes, of places, and of operators with these and their operations.
+const LIMIT: usize = 65_536;
+/// Maximum length of all texts of one kind, bytes: a list of tensors may have a thousand shapes.
+const TEXT_LIMIT: usize = 16 << 20;
+/// What the names beyond a limit become.
 const FURTHER: &str = "<one of more names>";
 
 named! {
@@ -51,9 +53,10 @@ named! {
 
 named! {
     /// Where the operators are from.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum OperatorSource: name {
         /// Ranges of PyTorch (`gpuwhy run --pytorch`, `emit_nvtx`).
+        #[default]
         Ranges "ranges",
         /// A trace of `torch.profiler`.
         TorchProfiler "torch_profiler",
@@ -77,6 +80,9 @@ pub struct Operators {
     pub outside_ns: u64,
     /// Operators that began beyond the limit of distinct paths; their time is that of the enclosing ones.
     pub beyond: u64,
+    /// Operators of the backward pass without a place, because their forward one was not recorded, or several threads
+    /// have its number; 0 unless rows are by module or line.
+    pub unjoined: u64,
     /// The rows with the most own device time first, then those with the most own host time.
     pub rows: Vec<OperatorRow>,
     /// Peak rates of the device at its highest clock.
@@ -119,6 +125,11 @@ pub struct OperatorRow {
 }
 
 impl OperatorRow {
+    /// What tells it apart from other rows.
+    fn about(&self) -> (&str, &str, &str) {
+        (&self.name, &self.place, &self.shapes)
+    }
+
     /// Adds the sums of another row.
     fn add(&mut self, of: &Self) {
         for (sum, more) in [
@@ -144,108 +155,132 @@ impl OperatorRow {
     }
 }
 
-/// Distinct texts, by number.
-#[derive(Debug, Default)]
+/// Distinct texts, by number. The first one stands for all beyond the limits.
+#[derive(Debug)]
 struct Texts {
-    texts: Vec<Arc<str>>,
-    known: FxHashMap<Arc<str>, u32>,
+    all: String,
+    ends: Vec<u32>,
+    known: FxHashMap<u64, u32>,
 }
 
 impl Texts {
+    fn new(first: &str) -> Self {
+        let mut new = Self { all: String::new(), ends: Vec::new(), known: FxHashMap::default() };
+        new.number(first);
+        new
+    }
+
+    fn text(&self, number: u32) -> &str {
+        let at = number as usize;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[start as usize..self.ends[at] as usize]
+    }
+
+    /// Its number, or the hash that a new one gets: the first free one.
+    fn find(&self, text: &str) -> Result<u32, u64> {
+        let mut hash = FxBuildHasher.hash_one(text);
+        while let Some(&number) = self.known.get(&hash) {
+            if self.text(number) == text {
+                return Ok(number);
+            }
+            hash = hash.wrapping_add(1);
+        }
+        Err(hash)
+    }
+
     fn number(&mut self, text: &str) -> u32 {
-        self.known.get(text).copied().unwrap_or_else(|| {
-            let (new, number) = (Arc::<str>::from(text), self.texts.len() as u32);
-            self.texts.push(Arc::clone(&new));
-            self.known.insert(new, number);
-            number
+        let (new, length) = (self.ends.len(), self.all.len() + text.len());
+        self.find(text).unwrap_or_else(|hash| {
+            if new >= LIMIT || length > TEXT_LIMIT {
+                return 0;
+            }
+            self.all.push_str(text);
+            self.ends.push(length as u32);
+            self.known.insert(hash, new as u32);
+            new as u32
         })
     }
 }
 
-/// Names of operators, and of the modules and functions around them, by the numbers of their [`Span`]s.
-#[derive(Debug, Default)]
-pub struct OperatorNames {
-    /// Shapes and values after the name.
-    keys: Texts,
-    /// Of each key the number of its name, and the operations.
-    operators: Vec<(u32, Option<u64>)>,
-    names: Texts,
-    places: Texts,
-    key: String,
-}
-
-impl OperatorNames {
-    /// The operator of this name with inputs of these `shapes` and `values`, as texts of lists; both may be empty.
-    /// `None` for those that only mark something.
-    pub fn operator(&mut self, name: &str, shapes: &str, values: &str) -> Option<Span> {
-        let name = if name.starts_with("ProfilerStep#") { "ProfilerStep*" } else { name };
-        // Only the formula of convolutions needs values.
-        let values = if name == "aten::conv2d" { values } else { "" };
-        self.key.clear();
-        self.key.extend([name, "\0", shapes, "\0", values]);
-        if let Some(&known) = self.keys.known.get(&*self.key) {
-            return Some(self.span(known));
-        }
-        if LEFT_OUT.contains(&name) {
-            return None;
-        }
-        // Names of the program may count: `batch #7`.
-        if let Some(name) = template(name) {
-            return self.operator(&name, shapes, values);
-        }
-        match self.operators.len() {
-            NAME_LIMIT.. if shapes.len() + values.len() > 0 => return self.operator(name, "", ""),
-            NAME_LIMIT_WITHOUT_SHAPES.. if name != FURTHER => return self.operator(FURTHER, "", ""),
-            _ => {}
-        }
-        self.operators.push((self.names.number(name), flops::flops(name, shapes, values)));
-        let number = self.keys.number(&self.key);
-        Some(self.span(number))
-    }
-
-    /// The operator of this number.
-    #[must_use]
-    pub fn span(&self, number: u32) -> Span {
-        Span::Operator { number, name: self.operators[number as usize].0 }
-    }
-
-    /// A module or a function around operators.
-    pub fn around(&mut self, place: &str) -> Span {
-        let place = if self.places.texts.len() < NAME_LIMIT { place } else { "" };
-        Span::Around(self.places.number(place))
-    }
-
-    fn shapes(&self, number: u32) -> &str {
-        let (name, _) = self.operators[number as usize];
-        let rest = &self.keys.texts[number as usize][self.names.texts[name as usize].len() + 1..];
-        rest.split('\0').next().unwrap_or_default()
-    }
-}
-
 /// What was recorded of the operators of a process.
-#[derive(Clone, Copy, Debug)]
-pub struct RecordedOperators<'a> {
-    /// Their sums.
-    pub paths: &'a OperatorPaths,
-    /// Their names.
-    pub names: &'a OperatorNames,
+#[derive(Debug)]
+pub struct RecordedOperators {
+    /// What a row is about.
+    pub by: OperatorsBy,
     /// Where they are from.
     pub source: OperatorSource,
+    /// Their sums.
+    pub paths: OperatorPaths,
     /// Time of all device work, nanoseconds.
     pub device_ns: u64,
     /// The part of it launched outside of operators.
     pub outside_ns: u64,
     /// True if allocations were recorded.
     pub has_memory: bool,
-    /// The device that ran; `None` if they differ.
-    pub device: Option<&'a Device>,
+    names: Texts,
+    shapes: Texts,
+    places: Texts,
+    /// Name, shapes and operations of a call.
+    operators: Vec<(u32, u32, Option<u64>)>,
+    known: FxHashMap<(u32, u32, Option<u64>), u32>,
 }
 
-impl Operators {
-    /// Rows of what was recorded.
+impl RecordedOperators {
+    /// None yet.
     #[must_use]
-    pub fn of(recorded: &RecordedOperators<'_>, by: OperatorsBy) -> Self {
-        let RecordedOperators { paths, names, source, device_ns, outside_ns, has_memory, device } = *recorded;
+    pub fn new(by: OperatorsBy, source: OperatorSource) -> Self {
+        Self {
+            by,
+            source,
+            paths: OperatorPaths::default(),
+            device_ns: 0,
+            outside_ns: 0,
+            has_memory: false,
+            names: Texts::new(FURTHER),
+            shapes: Texts::new(""),
+            places: Texts::new(""),
+            operators: Vec::new(),
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// Number of the operator of this name with inputs of these `shapes` and `values`, as texts of lists; both may be
+    /// empty. `None` for those that only mark something.
+    pub fn operator(&mut self, name: &str, shapes: &str, values: &str) -> Option<u32> {
+        let name = if name.starts_with("ProfilerStep#") { "ProfilerStep*" } else { name };
+        let number = match self.names.find(name) {
+            Ok(known) => known,
+            Err(_) if LEFT_OUT.contains(&name) => return None,
+            // Names of the program may count: `batch #7`.
+            Err(_) => self.names.number(template(name).as_deref().unwrap_or(name)),
+        };
+        let flops = flops::flops(name, shapes, values);
+        let shapes = if self.by == OperatorsBy::Shapes { self.shapes.number(shapes) } else { 0 };
+        let mut operator = (number, shapes, flops);
+        if self.operators.len() >= LIMIT && !self.known.contains_key(&operator) {
+            operator = (number, 0, None);
+        }
+        Some(*self.known.entry(operator).or_insert_with(|| {
+            self.operators.push(operator);
+            self.operators.len() as u32 - 1
+        }))
+    }
+
+    /// What begins with a call of the operator of this number: the span and its operations.
+    #[must_use]
+    pub fn call(&self, number: u32) -> (Span, Option<u64>) {
+        let (name, shapes, flops) = self.operators[number as usize];
+        (Span::Operator { name, shapes }, flops)
+    }
+
+    /// Number of a module or a function around operators.
+    pub fn place(&mut self, text: &str) -> u32 {
+        self.places.number(text)
+    }
+
+    /// The rows. `device`: the one that ran; `None` if they differ.
+    #[must_use]
+    pub fn rows(mut self, device: Option<&Device>) -> Operators {
         let peaks = device.and_then(|device| {
             let mut peaks = Peaks::of(device)?;
             peaks.clock_hz = highest_clock(device)?;
@@ -253,58 +288,63 @@ impl Operators {
         });
         let mut rows: Vec<OperatorRow> = Vec::new();
         let mut known = FxHashMap::default();
-        for (path, place, inside) in paths.paths() {
-            let Span::Operator { number, .. } = path.span else { continue };
-            if path.calls == 0 && inside.device_ns == 0 {
+        for path in self.paths.finish() {
+            let Span::Operator { name, shapes } = path.span else { continue };
+            if path.calls == 0 && path.device_ns == 0 {
                 continue;
             }
-            let (name, flops) = names.operators[number as usize];
-            let shapes = if by == OperatorsBy::Shapes { names.shapes(number) } else { "" };
-            let place = place.filter(|_| matches!(by, OperatorsBy::Module | OperatorsBy::Line));
-            let at = *known.entry((name, shapes, place)).or_insert_with(|| {
-                let name = names.names.texts[name as usize].to_string();
-                let place = place.map_or("", |place| &names.places.texts[place as usize]).to_owned();
-                rows.push(OperatorRow { name, place, shapes: shapes.to_owned(), ..OperatorRow::default() });
+            let at = *known.entry((name, shapes, path.place)).or_insert_with(|| {
+                rows.push(OperatorRow {
+                    name: self.names.text(name).to_owned(),
+                    shapes: self.shapes.text(shapes).to_owned(),
+                    place: self.places.text(path.place).to_owned(),
+                    ..OperatorRow::default()
+                });
                 rows.len() - 1
             });
             rows[at].add(&OperatorRow {
                 calls: path.calls,
                 host_ns: path.host_ns,
                 own_host_ns: path.own_host_ns,
-                device_ns: inside.device_ns,
-                own_device_ns: path.device_ns,
-                memory_bytes: has_memory.then_some(inside.memory_bytes),
-                flops: flops.map(|flops| flops.saturating_mul(path.calls)),
-                types: inside.flags,
+                device_ns: path.device_ns,
+                own_device_ns: path.own_device_ns,
+                memory_bytes: self.has_memory.then_some(path.memory_bytes),
+                flops: path.flops,
+                types: path.flags,
                 ..OperatorRow::default()
             });
         }
-        Self { source, by, device_ns, outside_ns, beyond: paths.beyond(), rows, peaks, is_pytorch: false }.finished()
+        let Self { by, source, device_ns, outside_ns, ref paths, .. } = self;
+        let (beyond, unjoined) = (paths.beyond(), paths.unjoined());
+        Operators { source, by, device_ns, outside_ns, beyond, unjoined, rows, peaks, is_pytorch: false }.finished()
     }
+}
 
+impl Operators {
     /// Rows by shapes as rows by operator; itself for anything else.
     #[must_use]
     pub fn regrouped(&self, by: OperatorsBy) -> Self {
         if (self.by, by) != (OperatorsBy::Shapes, OperatorsBy::Operator) {
             return self.clone();
         }
-        let mut rows: FxHashMap<&str, OperatorRow> = FxHashMap::default();
-        for of in &self.rows {
-            let new = || OperatorRow { name: of.name.clone(), ..OperatorRow::default() };
-            rows.entry(&of.name).or_insert_with(new).add(of);
-        }
-        Self { by, rows: rows.into_values().collect(), ..*self }.finished()
+        let rows = self.rows.iter().map(|row| OperatorRow { shapes: String::new(), ..row.clone() });
+        Self { by, rows: rows.collect(), ..*self }.finished()
     }
 
+    /// Adds up the rows about the same, and sorts them.
     pub(crate) fn finished(mut self) -> Self {
+        self.rows.sort_rows_by(|a, b| a.about().cmp(&b.about()));
+        self.rows.dedup_by(|more, sum| {
+            let is_same = more.about() == sum.about();
+            if is_same {
+                sum.add(more);
+            }
+            is_same
+        });
         for row in &mut self.rows {
             row.peak_share = self.peaks.and_then(|peaks| row.share_of(&peaks));
         }
-        self.rows.sort_rows_by(|a, b| {
-            (b.own_device_ns, b.own_host_ns)
-                .cmp(&(a.own_device_ns, a.own_host_ns))
-                .then_with(|| (&a.name, &a.place, &a.shapes).cmp(&(&b.name, &b.place, &b.shapes)))
-        });
+        self.rows.sort_rows_by_key(|row| Reverse((row.own_device_ns, row.own_host_ns)));
         self
     }
 }
@@ -339,21 +379,27 @@ mod tests {
 
     #[test]
     fn distinct_names_and_shapes_are_bounded() {
-        let mut names = OperatorNames::default();
-        let first = names.operator("step #1", "", "");
-        assert_eq!(names.operator("step #2", "", ""), first);
-        let with_shapes =
-            |names: &mut OperatorNames, size: usize| names.operator("aten::mm", &format!("[[{size}]]"), "");
-        for size in 0..NAME_LIMIT {
-            with_shapes(&mut names, size);
+        let mut recorded = RecordedOperators::new(OperatorsBy::Shapes, OperatorSource::Ranges);
+        let first = recorded.operator("step #1", "", "");
+        assert_eq!(recorded.operator("step #2", "", ""), first);
+        let mut of_size = |size: usize| {
+            let number = recorded.operator("aten::mm", &format!("[[{size}, 1], [1, 1]]"), "").unwrap();
+            (number, recorded.call(number))
+        };
+        let known: Vec<_> = (1..LIMIT).map(&mut of_size).collect();
+        let beyond = of_size(LIMIT);
+        assert_eq!(of_size(LIMIT + 1), beyond, "without shapes");
+        assert_eq!((of_size(1), known[1].1.1), (known[0], Some(4)), "known ones stay");
+        let without = recorded.operator("aten::mm", "", "").unwrap();
+        assert_eq!(beyond.1, recorded.call(without));
+        for number in 0..LIMIT {
+            recorded.operator(&format!("{number}.f"), "", "");
         }
-        let without = with_shapes(&mut names, NAME_LIMIT);
-        assert_eq!((with_shapes(&mut names, NAME_LIMIT + 1), names.operator("aten::mm", "", "")), (without, without));
-        for number in 0..NAME_LIMIT_WITHOUT_SHAPES {
-            names.operator(&format!("{number}.f"), "", "");
-        }
-        assert_eq!(names.operator("new", "[[1]]", ""), names.operator(FURTHER, "", ""));
-        assert_eq!(names.operators.len(), NAME_LIMIT_WITHOUT_SHAPES + 1);
-        assert_eq!(with_shapes(&mut names, 0), Some(names.span(1)), "known ones stay");
+        assert_eq!(recorded.operator("new", "[[1]]", ""), recorded.operator(FURTHER, "", ""));
+        assert!(recorded.operators.len() <= 2 * LIMIT);
+        let long = "x".repeat(TEXT_LIMIT - recorded.names.all.len());
+        let mut texts = Texts::new("");
+        assert_eq!([texts.number("a"), texts.number(&long), texts.number(&"x".repeat(TEXT_LIMIT))], [1, 2, 0]);
+        assert_eq!((texts.text(1), texts.text(2) == long), ("a", true));
     }
 }

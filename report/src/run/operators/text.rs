@@ -104,18 +104,18 @@ impl Operators {
         let lacks_places = self.rows.iter().all(|row| row.place.is_empty());
         let missing = match self.by {
             OperatorsBy::Module if lacks_places => {
-                " No module was recorded: torch.profiler does that with with_stack=True."
+                Some("module was recorded: torch.profiler does that with with_stack=True")
             }
             OperatorsBy::Line if lacks_places => {
-                " No function was recorded: torch.profiler does that with with_stack=True."
+                Some("function was recorded: torch.profiler does that with with_stack=True")
             }
             OperatorsBy::Shapes if self.rows.iter().all(|row| row.shapes.is_empty()) => {
-                " No shape was recorded: --pytorch autograd-shapes-nvtx or record_shapes=True does that."
+                Some("shape was recorded: --pytorch autograd-shapes-nvtx or record_shapes=True does that")
             }
-            _ => "",
+            _ => None,
         };
-        if !is_guess || self.is_pytorch {
-            text.push_str(missing);
+        if let Some(missing) = missing.filter(|_| !is_guess || self.is_pytorch) {
+            let _ = write!(text, " No {missing}.");
         }
         if self.outside_ns > 0 && !self.rows.is_empty() {
             let share = percent(self.outside_ns as f64 / self.device_ns as f64);
@@ -123,6 +123,10 @@ impl Operators {
         }
         if self.beyond > 0 {
             let _ = write!(text, " Calls without a row of their own: {}.", self.beyond);
+        }
+        if self.unjoined > 0 && !lacks_places {
+            let (of, place) = (counted(self.unjoined, "call"), self.by.name());
+            let _ = write!(text, " {of} of the backward pass could not be joined with a forward operator: no {place}.");
         }
         text
     }
