@@ -12,8 +12,8 @@ use std::thread;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
-/// Deflate level: the next ones make the blocks 1 % smaller, and from 6 on take twice as long.
-const LEVEL: u32 = 4;
+/// Deflate level: the next one makes the blocks 0.7 % smaller and takes 12 % longer.
+const LEVEL: u32 = 3;
 /// Maximum number of threads that compress blocks: reading the trace keeps about this many busy.
 const THREADS: usize = 4;
 /// Number of blocks per thread that wait or are being compressed. A block has at most 32,768 events of 72
@@ -218,16 +218,21 @@ pub(crate) fn zigzag(value: i64) -> u64 {
 /// Encodes a column of numbers with seven bits per byte: all first bytes together, then the second bytes of
 /// the numbers that have one, and so on. The low bits are noise, the high ones are not.
 pub(crate) fn planes(values: impl Iterator<Item = u64>, into: &mut Vec<Vec<u8>>) {
-    let mut rest: Vec<u64> = values.collect();
-    while !rest.is_empty() {
-        let mut plane = Vec::with_capacity(rest.len());
-        rest.retain_mut(|value| {
-            let more = *value >= 0x80;
-            plane.push(*value as u8 & 0x7f | if more { 0x80 } else { 0 });
-            *value >>= 7;
-            more
-        });
-        into.push(plane);
+    let first = into.len();
+    for mut value in values {
+        let mut plane = first;
+        loop {
+            if plane == into.len() {
+                into.push(Vec::new());
+            }
+            let more = value >= 0x80;
+            into[plane].push(value as u8 & 0x7f | if more { 0x80 } else { 0 });
+            if !more {
+                break;
+            }
+            value >>= 7;
+            plane += 1;
+        }
     }
 }
 
