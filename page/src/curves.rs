@@ -5,7 +5,7 @@
 //! of the known values, or the largest value where peaks matter.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::{io, iter};
 
 use gpuwhy_trace::counters::{CounterEvent, GaugeReading, Metric, MetricSet, Sample, Unit};
 use gpuwhy_trace::record::{ApiCall, CorrelationId, DeviceId, MemoryEvent, MemoryKind, Timestamp};
@@ -146,8 +146,8 @@ pub(crate) struct Curves {
     sets: BTreeMap<DeviceId, MetricSet>,
     read: BTreeMap<DeviceId, u64>,
     calls: Vec<LaunchEntry>,
-    /// Device and start of operations whose call has not arrived, by its number: a graph has many.
-    early: FxHashMap<u32, Vec<(DeviceId, u64)>>,
+    /// Device and start of operations whose call has not arrived, by its number: one, and the others of a graph.
+    early: FxHashMap<u32, ((DeviceId, u64), Vec<(DeviceId, u64)>)>,
     early_count: usize,
     holdings: Holdings,
     held: BTreeMap<DeviceId, (u64, u64)>,
@@ -194,9 +194,9 @@ impl Curves {
         let at = self.since(call.end);
         self.calls.resize(CALLS, LaunchEntry::default());
         self.calls[correlation as usize % CALLS] = LaunchEntry { correlation, at };
-        for (device, begun) in self.early.remove(&correlation).into_iter().flatten() {
-            self.early_count -= 1;
-            self.queued(device, at, begun);
+        if let Some((one, others)) = self.early.remove(&correlation) {
+            self.early_count -= 1 + others.len();
+            iter::once(one).chain(others).for_each(|(device, begun)| self.queued(device, at, begun));
         }
     }
 
@@ -209,7 +209,10 @@ impl Curves {
             self.queued(device, at, begun);
         } else if self.early_count < EARLY {
             // Its call may arrive with later records.
-            self.early.entry(correlation).or_default().push((device, begun));
+            let known = self.early.entry(correlation);
+            known
+                .and_modify(|(_, others)| others.push((device, begun)))
+                .or_insert_with(|| ((device, begun), Vec::new()));
             self.early_count += 1;
         } else {
             self.launches_unknown += 1;
