@@ -4,18 +4,19 @@ A wheel is an archive with two files that cargo builds and with the module. matu
 into a wheel, not both, so it would still need this backend; this file is the complete build.
 
     GPUWHY_WHEEL_TARGET    a Rust target with a glibc version, such as x86_64-unknown-linux-gnu.2.17: built by
-                           cargo-zigbuild; without it cargo builds for this machine
+                           cargo-zigbuild, and compressed by zopfli, which makes the wheel 3 % smaller; without it
+                           cargo builds for this machine
     GPUWHY_WHEEL_BINARIES  a folder with `gpuwhy`, `libprof.so` and, for the demo, DEMO to use without a build
     GPUWHY_WHEEL_SBOM      a software bill of materials to put into the wheel (PEP 770)
     SOURCE_DATE_EPOCH      the time of the files in the archive [default: 1980]
 
-The tag of the wheel has the glibc version that the two files need, according to their symbols. Where zopfli is installed,
-as by python/wheel.py, it compresses the wheel by 3 % more.
+The tag of the wheel has the glibc version that the two files need, according to their symbols.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import hashlib
 import io
@@ -29,11 +30,6 @@ import tarfile
 import tempfile
 import time
 import zipfile
-
-try:
-    import zopfli.zlib as zopfli
-except ImportError:
-    zopfli = None
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND, LIBRARY = "gpuwhy", "libprof.so"
@@ -214,10 +210,8 @@ def write_wheel(folder: pathlib.Path, command: pathlib.Path, *libraries: pathlib
     entries[f"{info}/RECORD"] = ((record + f"{info}/RECORD,,\n").encode(), 0o644)
     target = folder / f"{base}-py3-none-{'.'.join(platforms)}.whl"
     stamp = max(time.gmtime(epoch())[:6], (1980, 1, 1, 0, 0, 0))
-    if zopfli:
-        # zipfile has no public way to choose another compressor.
-        zipfile._get_compressor = lambda *_: Zopfli()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zopfli() if os.environ.get("GPUWHY_WHEEL_TARGET") else contextlib.nullcontext(), \
+            zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, (data, mode) in entries.items():
             item = zipfile.ZipInfo(name, stamp)
             item.external_attr, item.compress_type, item.create_system = (0o100000 | mode) << 16, zipfile.ZIP_DEFLATED, 3
@@ -225,18 +219,31 @@ def write_wheel(folder: pathlib.Path, command: pathlib.Path, *libraries: pathlib
     return target.name
 
 
+@contextlib.contextmanager
+def zopfli():
+    """Until it ends, zopfli compresses what zipfile deflates. There is no public way to choose another compressor."""
+    original = zipfile._get_compressor
+    zipfile._get_compressor = lambda kind, *level: Zopfli() if kind == zipfile.ZIP_DEFLATED else original(kind, *level)
+    try:
+        yield
+    finally:
+        zipfile._get_compressor = original
+
+
 class Zopfli:
     """A compressor of zlib, by zopfli: its one result is what is between header and checksum of zlib's format."""
 
     def __init__(self):
-        self.data = b""
+        import zopfli.zlib
+
+        self.data, self.packed = b"", zopfli.zlib.compress
 
     def compress(self, data: bytes) -> bytes:
         self.data += data
         return b""
 
     def flush(self) -> bytes:
-        return zopfli.compress(self.data, numiterations=1)[2:-4]
+        return self.packed(self.data, numiterations=1)[2:-4]
 
 
 def digest(data: bytes) -> str:
