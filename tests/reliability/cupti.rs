@@ -23,7 +23,6 @@ const FUNCTIONS: &[&str] = &[
     "cuptiActivityEnableRuntimeApi",
     "cuptiActivityEnableDriverApi",
     "cuptiActivityFlushAll",
-    "cuptiActivityFlushPeriod",
     "cuptiActivityGetNextRecord",
     "cuptiActivityGetNumDroppedRecords",
     "cuptiActivitySetAttribute",

@@ -35,16 +35,15 @@ macro_rules! same_fields {
 
 #[test]
 fn records_of_device_work() {
-    same_fields!(KernelRecord, CUpti_ActivityKernel13: registersPerThread start end completed deviceId contextId streamId
-        gridX gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory localMemoryPerThread correlationId
-        name queued submitted launchType sharedMemoryExecuted graphNodeId graphId channelID clusterX clusterY clusterZ
-        priority);
+    same_fields!(KernelRecord, CUpti_ActivityKernel13: registersPerThread start end deviceId contextId streamId gridX
+        gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory localMemoryPerThread correlationId name
+        launchType sharedMemoryExecuted graphNodeId graphId clusterX clusterY clusterZ priority);
     same_fields!(MemcpyRecord, CUpti_ActivityMemcpy7: copyKind srcKind dstKind flags bytes start end deviceId contextId
-        streamId correlationId graphNodeId graphId channelID copyCount);
+        streamId correlationId graphNodeId graphId copyCount);
     same_fields!(MemcpyP2pRecord, CUpti_ActivityMemcpyPtoP4: copyKind srcKind dstKind flags bytes start end deviceId
-        contextId streamId srcDeviceId srcContextId dstDeviceId dstContextId correlationId graphNodeId graphId channelID);
+        contextId streamId srcDeviceId dstDeviceId correlationId graphNodeId graphId);
     same_fields!(MemsetRecord, CUpti_ActivityMemset5: value bytes start end deviceId contextId streamId correlationId
-        flags memoryKind graphNodeId graphId channelID);
+        flags memoryKind graphNodeId graphId);
     same_fields!(GraphTraceRecord, CUpti_ActivityGraphTrace2: correlationId start end deviceId graphId contextId streamId
         endDeviceId);
 }
@@ -61,22 +60,20 @@ fn records_of_memory() {
 
 #[test]
 fn records_of_the_host() {
-    same_fields!(ApiRecord, CUpti_ActivityAPI: cbid start end processId threadId correlationId returnValue);
-    same_fields!(SyncRecord, CUpti_ActivitySynchronization2: type_ start end correlationId contextId streamId cudaEventId
-        cudaEventSyncId returnValue);
-    same_fields!(CudaEventRecord, CUpti_ActivityCudaEvent2: correlationId contextId streamId eventId deviceId
-        deviceTimestamp cudaEventSyncId);
+    same_fields!(ApiRecord, CUpti_ActivityAPI: cbid start end threadId correlationId returnValue);
+    same_fields!(SyncRecord, CUpti_ActivitySynchronization2: type_ start end correlationId contextId streamId
+        cudaEventId cudaEventSyncId);
+    same_fields!(CudaEventRecord, CUpti_ActivityCudaEvent2: correlationId contextId streamId eventId cudaEventSyncId);
     same_fields!(OverheadRecord, CUpti_ActivityOverhead3: overheadKind objectKind objectId start end correlationId);
 }
 
 #[test]
 fn records_of_objects() {
-    same_fields!(DeviceRecord, CUpti_ActivityDevice6: globalMemoryBandwidth globalMemorySize l2CacheSize
-        numThreadsPerWarp coreClockRate numMemcpyEngines numMultiprocessors maxWarpsPerMultiprocessor
-        maxBlocksPerMultiprocessor maxSharedMemoryPerMultiprocessor maxRegistersPerMultiprocessor
-        computeCapabilityMajor computeCapabilityMinor id uuid name isCudaVisible isMigEnabled);
-    same_fields!(ContextRecord, CUpti_ActivityContext4: contextId deviceId nullStreamId parentContextId isGreenContext
-        numMultiprocessors);
+    same_fields!(DeviceRecord, CUpti_ActivityDevice6: globalMemoryBandwidth globalMemorySize numThreadsPerWarp
+        coreClockRate numMultiprocessors maxWarpsPerMultiprocessor maxBlocksPerMultiprocessor
+        maxSharedMemoryPerMultiprocessor maxRegistersPerMultiprocessor computeCapabilityMajor computeCapabilityMinor id
+        uuid name);
+    same_fields!(ContextRecord, CUpti_ActivityContext4: contextId deviceId nullStreamId parentContextId);
 }
 
 /// String offsets have no accessor.

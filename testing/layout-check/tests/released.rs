@@ -36,7 +36,6 @@ struct Release {
 }
 
 const FILTERS: [&str; 2] = ["cuptiActivityEnableRuntimeApi", "cuptiActivityEnableDriverApi"];
-const ALL_SYNC: &str = "cuptiActivityEnableAllSyncRecords";
 const STRUCT_SIZE: &str = "cuptiActivityGetStructSize";
 const GRAPH_EXEC_ID: &str = "cuptiGetGraphExecId";
 
@@ -51,7 +50,7 @@ const RELEASES: &[Release] = &[
             file: "nvidia/cuda_cupti/lib/libcupti.so.11.8",
         },
         api: Some(18),
-        missing: &[FILTERS[0], FILTERS[1], ALL_SYNC, STRUCT_SIZE, GRAPH_EXEC_ID],
+        missing: &[FILTERS[0], FILTERS[1], STRUCT_SIZE, GRAPH_EXEC_ID],
         sizes: &[
             (10, 200),
             (1, 88),
@@ -70,7 +69,7 @@ const RELEASES: &[Release] = &[
     Release {
         package: Package { version: "12.4.127", ..CU12 },
         api: Some(22),
-        missing: &[FILTERS[0], FILTERS[1], ALL_SYNC, STRUCT_SIZE],
+        missing: &[FILTERS[0], FILTERS[1], STRUCT_SIZE],
         sizes: &[
             (10, 208),
             (1, 88),
@@ -89,7 +88,7 @@ const RELEASES: &[Release] = &[
     Release {
         package: Package { version: "12.6.80", ..CU12 },
         api: Some(24),
-        missing: &[ALL_SYNC, STRUCT_SIZE],
+        missing: &[STRUCT_SIZE],
         sizes: &[
             (10, 208),
             (1, 88),

@@ -35,8 +35,6 @@ use crate::violation::Rule;
 const UNKNOWN_KIND_VERSION: u32 = 22;
 /// CUDA 12.5.
 const FUNCTIONS_CAN_BE_CHOSEN: u32 = 23;
-/// CUDA 12.8.
-const ALL_SYNC_RECORDS: u32 = 26;
 /// CUDA 13.0 update 1.
 const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
 /// CUDA 13.2.
@@ -280,13 +278,6 @@ fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<()
     Ok(())
 }
 
-/// `cuptiActivityEnableAllSyncRecords`, since 12.8. Records that are not in the recording cannot be played,
-/// so this has no effect.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuptiActivityEnableAllSyncRecords(_enable: u8) -> CuptiResult {
-    answer("cuptiActivityEnableAllSyncRecords", |player| since(player, ALL_SYNC_RECORDS))
-}
-
 /// `cuptiActivityConfigureUnifiedMemoryCounter`: what was recorded is played, so this chooses nothing.
 ///
 /// # Safety
@@ -303,12 +294,6 @@ pub unsafe extern "C" fn cuptiActivityConfigureUnifiedMemoryCounter(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityFlushAll(flag: u32) -> CuptiResult {
     answer("cuptiActivityFlushAll", |player| player.flush(flag & FLUSH_FORCED != 0))
-}
-
-/// `cuptiActivityFlushPeriod`: buffers arrive at their recorded times, regardless of the period.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuptiActivityFlushPeriod(_millis: u32) -> CuptiResult {
-    answer("cuptiActivityFlushPeriod", |_| Ok(()))
 }
 
 /// `cuptiActivityGetNextRecord`: steps by the sizes of the library that made the recording.
