@@ -26,7 +26,7 @@ const FILL: &str =
 const SORT: &str = "void cub::DeviceRadixSortOnesweepKernel<long>(int)";
 
 /// What a step of a program does.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Step {
     /// Kernels, with their microseconds and those of the calls that launch them.
     kernels: &'static [(&'static str, u64, u64)],
@@ -38,6 +38,8 @@ struct Step {
     loads: bool,
     /// Bytes that it sends to the GPU.
     sends: u64,
+    /// Its kernels have 8 blocks, not 4,096.
+    leaves_room: bool,
 }
 
 /// A trace under construction.
@@ -109,8 +111,7 @@ fn report(step: Step, text: Option<&str>) -> Report {
         for &(name, lasts, called) in step.kernels {
             let correlation = program.call("cudaLaunchKernel_v7000", now, now + called);
             let name = program.dictionary.intern_name(name);
-            // Short kernels leave room on the GPU.
-            let blocks = if lasts > 3 { 4_096 } else { 8 };
+            let blocks = if step.leaves_room { 8 } else { 4_096 };
             let config = LaunchConfig { name, grid: [blocks, 1, 1], block: [256, 1, 1], ..LaunchConfig::default() };
             let config = program.dictionary.intern_launch_config(config);
             let start = free.max(now + 2);
@@ -170,75 +171,76 @@ fn ids(report: &Report) -> Vec<&'static str> {
     report.bottleneck.remedies.iter().map(|remedy| remedy.id).collect()
 }
 
-const IDLE: Step = Step { kernels: &[(PRODUCT, 300, 150)], reads: 0, works: 1_000, loads: false, sends: 0 };
+const NONE: Step = Step { kernels: &[], reads: 0, works: 0, loads: false, sends: 0, leaves_room: false };
+const IDLE: Step = Step { kernels: &[(PRODUCT, 300, 150)], works: 1_000, ..NONE };
 const SMALL: &[(&str, u64, u64)] = &[(MUL, 3, 20), (EXP, 3, 20), (SUM, 3, 20)];
 
 /// A remedy, a step in which it is right, a line that shows it, and one that does not.
 const TABLE: &[(&str, Step, &str, &str)] = &[
     (
         "one_hot_product",
-        Step { kernels: &[(PRODUCT, 300, 295), (MUL, 50, 45)], reads: 0, works: 0, loads: false, sends: 0 },
+        Step { kernels: &[(PRODUCT, 300, 295), (MUL, 50, 45)], ..NONE },
         "import torch.nn.functional as F\ny = F.one_hot(ids, 50000).half() @ table #!",
         "y = x @ table #!",
     ),
     (
         "product_summed",
-        Step { kernels: &[(MUL, 300, 290), (SUM, 200, 190)], reads: 0, works: 0, loads: false, sends: 0 },
+        Step { kernels: &[(MUL, 300, 290), (SUM, 200, 190)], ..NONE },
         "y = (a[:, :, None] * b).sum(1) #!",
         "y = (a * b).sum(1) #!",
     ),
     (
         "softmax_parts",
-        Step { kernels: &[(EXP, 300, 290), (SUM, 200, 190)], reads: 0, works: 0, loads: false, sends: 0 },
+        Step { kernels: &[(EXP, 300, 290), (SUM, 200, 190)], ..NONE },
         "p = x.exp() / x.exp().sum(-1, keepdim=True) #!",
         "p = x / x.sum(-1, keepdim=True) #!",
     ),
     (
         "cat_grows",
-        Step { kernels: &[(CAT, 300, 290)], reads: 0, works: 0, loads: false, sends: 0 },
+        Step { kernels: &[(CAT, 300, 290)], ..NONE },
         "import torch\nfor x in xs:\n    out = torch.cat([out, x]) #!",
         "import torch\nfor x in xs:\n    y = torch.cat([out, x]) #!",
     ),
     (
         "read_to_show",
-        Step { kernels: SMALL, reads: 4, works: 0, loads: false, sends: 0 },
+        Step { kernels: SMALL, reads: 4, ..NONE },
         "for x in loader:\n    print(loss.item()) #!",
         "for x in loader:\n    scale = loss.item() #!",
     ),
     (
         "read_to_decide",
-        Step { kernels: SMALL, reads: 4, works: 0, loads: false, sends: 0 },
+        Step { kernels: SMALL, reads: 4, ..NONE },
         "while err.item() > 1e-3: #!\n    step()",
         "print(err.item()) #!",
     ),
     (
         "numpy_on_gpu",
-        Step { kernels: &[(PRODUCT, 50, 10)], reads: 8 << 20, works: 0, loads: false, sends: 0 },
+        Step { kernels: &[(PRODUCT, 50, 10)], reads: 8 << 20, ..NONE },
         "import numpy as np\nbest = np.argmax(y.cpu().numpy(), 1) #!",
         "best = y.cpu() #!",
     ),
     (
         "norm_of_each",
-        Step { kernels: SMALL, reads: 0, works: 0, loads: false, sends: 0 },
+        Step { kernels: SMALL, ..NONE },
         "for p in net.parameters():\n    total += p.grad.norm() #!",
         "for x in xs:\n    total += x.norm() #!",
     ),
     ("tensor_of_numbers", IDLE, "import torch\nx = torch.tensor(rows) #!", "x = prepare(rows) #!"),
     (
         "no_grad",
-        Step { kernels: SMALL, reads: 0, works: 0, loads: false, sends: 0 },
+        Step { kernels: SMALL, ..NONE },
         "def main():\n    for x in xs:\n        y = model(x) #!",
         "import torch\nfor x in xs:\n    with torch.no_grad():\n        y = model(x) #!",
     ),
     (
         "deterministic",
-        Step { kernels: &[(FILL, 300, 290)], reads: 0, works: 0, loads: false, sends: 0 },
+        Step { kernels: &[(FILL, 300, 290)], ..NONE },
         "import torch\ntorch.use_deterministic_algorithms(True); x = torch.empty(9) #!",
         "import torch\ntorch.use_deterministic_algorithms(False); x = torch.zeros(9) #!",
     ),
     (
         "stay_on_gpu",
-        Step { kernels: &[(PRODUCT, 50, 10)], reads: 8 << 20, works: 0, loads: false, sends: 3 << 20 },
+        Step { kernels: &[(PRODUCT, 50, 10)], reads: 8 << 20, sends: 3 << 20, ..NONE },
         "def handle(model, x):\n    model.to('cpu') #!",
         "y = y.to('cpu') #!",
     ),
@@ -287,7 +289,7 @@ fn a_data_loader_without_workers_is_named_where_it_is_made() {
 
 #[test]
 fn other_lines_of_a_file_say_that_gradients_are_off() {
-    let step = Step { kernels: SMALL, reads: 0, works: 0, loads: false, sends: 0 };
+    let step = Step { kernels: SMALL, ..NONE };
     let call = "import torch\ndef run(x):\n    return model(x) #!\n";
     assert!(ids(&report(step, Some(call))).contains(&"no_grad"));
     for other in [
@@ -303,7 +305,7 @@ fn other_lines_of_a_file_say_that_gradients_are_off() {
 
 #[test]
 fn a_loop_over_parameters_is_no_loop_over_samples() {
-    let step = Step { kernels: SMALL, ..Step::default() };
+    let step = Step { kernels: SMALL, leaves_room: true, ..NONE };
     let over = |what: &str| {
         let found = report(step, Some(&format!("for p in {what}:\n    p.mul_(0.9) #!")));
         (ids(&found)[0], ids(&found).contains(&"batch_loop"), found.bottleneck.recommendation)
@@ -316,11 +318,17 @@ fn a_loop_over_parameters_is_no_loop_over_samples() {
 #[test]
 fn selections_by_the_dozen_are_of_groups_only_in_a_loop_over_parts() {
     const SELECT: &str = "void at_cuda_detail::cub::DeviceSelectSweepKernel<int>(int)";
-    let step = Step { kernels: &[(SELECT, 3, 20); 64], reads: 4, ..Step::default() };
+    let step = Step { kernels: &[(SELECT, 3, 20); 64], reads: 4, ..NONE };
     for (text, groups) in [
         (None, true),
         (Some("for g in range(20):\n    out[g] = x[group == g].sum() #!"), true),
+        (Some("for g in range(n):\n    mask = group == g\n    out.append(x[mask].mean()) #!"), true),
+        (Some("for rows in parts:\n    for _ in range(2):\n        y = x[rows > 0] #!"), true),
+        (Some("y = [x[group == g].mean() for g in range(n)] #!"), true),
+        (Some("while g < n:\n    y = x[group == g].mean() #!\n    g += 1"), true),
+        (Some("def take(x, mask):\n    return x[mask] #!"), true),
         (Some("for _ in range(20):\n    y = x[x > 0].sum() #!"), false),
+        (Some("for step in range(20):\n    mask = x > 0\n    y = x[mask].sum() #!"), false),
     ] {
         let found = report(step, text);
         let remedy = found.bottleneck.remedies.iter().find(|remedy| remedy.id == "mask_index").unwrap();
@@ -336,7 +344,7 @@ fn selections_by_the_dozen_are_of_groups_only_in_a_loop_over_parts() {
 
 #[test]
 fn a_line_makes_a_guess_surer() {
-    let step = Step { kernels: &[(SORT, 300, 290)], ..Step::default() };
+    let step = Step { kernels: &[(SORT, 300, 290)], ..NONE };
     let certainty = |text| {
         let report = report(step, text);
         report.bottleneck.remedies.iter().find(|remedy| remedy.id == "sort_topk").unwrap().certainty

@@ -227,6 +227,15 @@ impl Code {
         self.loops().find(|of| !of.names.is_empty() && of.names.iter().any(used))
     }
 
+    /// False if its loops set names, and the line uses none of them, nor do the values that its names were assigned:
+    /// it does the same in each step. The loop may be around the call of its function.
+    pub(in crate::run) fn may_take_parts(&self) -> bool {
+        let used = self.expressions();
+        let mut names = self.loops().flat_map(|of| &of.names).peekable();
+        names.peek().is_none()
+            || names.any(|name| used.iter().any(|part| matches!(part, Expression::Name(known) if known == name)))
+    }
+
     /// True if the value of the line, or of this part of it, decides what runs next: in the line or in a later one.
     pub(in crate::run) fn decides(&self) -> bool {
         // A `while` whose condition has what the line sets, or the list that it adds to.

@@ -42,9 +42,8 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
         when: When::If(|facts| {
             // Within a library no line of the program waits.
             let at = facts.read_at().or_else(|| facts.launched_at(&[Class::Selection]));
-            // A line that takes nothing apart by the steps of a loop selects no groups.
-            let is_loop = facts.code(at.as_deref()).is_none_or(|line| line.loop_over_parts().is_some());
-            let many = is_loop && facts.kernels_a_step(&[Class::Selection]) >= MANY;
+            let groups = facts.code(at.as_deref()).is_none_or(|line| line.may_take_parts());
+            let many = groups && facts.kernels_a_step(&[Class::Selection]) >= MANY;
             let detail = if many { GROUPS.to_owned() } else { String::new() };
             // The launches of the loop go, too, and no simulation knows which these are.
             let gain = match &*detail {
