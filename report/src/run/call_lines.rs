@@ -1,8 +1,10 @@
 //! Lines of the calls that launch, copy, wait and allocate, from samples of the launching threads.
 
+use std::collections::BTreeMap;
+
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::Frame;
-use profiler_core::attribution::{Attributor, CallKind, is_library};
+use profiler_core::attribution::{Attributor, CallKind, LaunchPlace, is_library};
 use profiler_core::leaf::Cause;
 use profiler_core::sorting::SortRows as _;
 
@@ -33,27 +35,20 @@ impl CallLineRow {
             let known = rows.iter().position(|row| {
                 (row.calls, row.line, row.file.as_str(), row.function.as_str()) == (calls, place.line, file, function)
             });
-            let index = known.unwrap_or_else(|| {
-                rows.push(Self {
+            match known {
+                Some(index) => rows[index].samples += samples,
+                None => rows.push(Self {
                     calls,
                     file: file.to_owned(),
                     line: place.line,
                     function: function.to_owned(),
-                    samples: 0,
+                    samples,
                     share: 0.0,
                     share_low: 0.0,
                     share_high: 0.0,
                     inner: Vec::new(),
                     innermost: Vec::new(),
-                });
-                rows.len() - 1
-            });
-            rows[index].samples += samples;
-            // Native frames have no line.
-            let frame = place.inner_frames(dictionary).into_iter().rfind(|frame| frame.line > 0);
-            if let Some(frame) = frame {
-                let [file, function] = [frame.file, frame.function].map(|name| dictionary.name(name).to_owned());
-                rows[index].innermost.push((file, function, samples));
+                }),
             }
         }
         rows.sort_rows_by_key(|row| (row.calls, std::cmp::Reverse(row.samples), row.line));
@@ -63,23 +58,14 @@ impl CallLineRow {
                 row.share = row.samples as f64 / all.max(1) as f64;
                 (row.share_low, row.share_high) = share_interval(row.samples, all);
                 if row.share >= HOLDS_ALL && row.samples >= EVIDENT_SAMPLES {
-                    let of_line = lines.iter().filter(|(calls, place, _)| {
-                        *calls == kind
-                            && place.line == row.line
-                            && dictionary.name(place.file) == row.file
-                            && dictionary.name(place.function) == row.function
-                    });
                     let calls_others = |frame: &Frame| {
                         let [file, function] = [frame.file, frame.function].map(|name| dictionary.name(name));
                         let decorates = is_library(file) && function.contains("<locals>.");
                         decorates || WRAPPERS.iter().any(|wrapper| file.ends_with(wrapper))
                     };
-                    let stacks = of_line.map(|(_, place, samples)| {
-                        let mut frames = place.inner_frames(dictionary);
-                        frames.retain(|frame| !calls_others(frame));
-                        (frames, *samples)
-                    });
-                    row.inner = inner_lines(&stacks.collect::<Vec<_>>(), dictionary);
+                    let mut stacks = row.stacks(&lines, dictionary);
+                    stacks.iter_mut().for_each(|(frames, _)| frames.retain(|frame| !calls_others(frame)));
+                    row.inner = inner_lines(&stacks, dictionary);
                 }
             }
         }
@@ -88,7 +74,36 @@ impl CallLineRow {
             kept[row.calls as usize] += 1;
             kept[row.calls as usize] <= LINES
         });
+        for row in rows.iter_mut().filter(|row| row.calls == CallKind::Launch) {
+            let mut innermost: BTreeMap<_, u64> = BTreeMap::new();
+            for (frames, samples) in row.stacks(&lines, dictionary) {
+                // Native frames have no line.
+                if let Some(frame) = frames.into_iter().rfind(|frame| frame.line > 0) {
+                    *innermost.entry((frame.file, frame.function)).or_default() += samples;
+                }
+            }
+            let named = |((file, function), samples)| {
+                (dictionary.name(file).to_owned(), dictionary.name(function).to_owned(), samples)
+            };
+            row.innermost = innermost.into_iter().map(named).collect();
+        }
         rows
+    }
+
+    /// Frames inside the line, the outermost first, with their samples.
+    fn stacks(&self, lines: &[(CallKind, &LaunchPlace, u64)], dictionary: &Dictionary) -> Vec<(Vec<Frame>, u64)> {
+        let of_line = lines.iter().filter(|(calls, place, _)| {
+            *calls == self.calls
+                && place.line == self.line
+                && dictionary.name(place.file) == self.file
+                && dictionary.name(place.function) == self.function
+        });
+        of_line.map(|(_, place, samples)| (place.inner_frames(dictionary), *samples)).collect()
+    }
+
+    /// Samples in all calls of this kind, also those of lines that the report leaves out.
+    pub(super) fn samples_of_kind(&self) -> f64 {
+        self.samples as f64 / self.share
     }
 
     /// Samples whose innermost frame inside the line contains one of these parts, in the file or the function.
@@ -152,15 +167,16 @@ pub(super) fn main_place(host: &HostReport, kind: CallKind) -> Option<String> {
     (first.samples >= EVIDENT_SAMPLES && first.share > 0.5 && !first.file.is_empty()).then(|| first.place())
 }
 
-/// Line of more than half of the waits; of a few waits, that of nearly all of them and of the copies, which a read has
-/// both of.
-pub(super) fn read_place(host: &HostReport) -> Option<String> {
+/// Line of more than half of the waits. Where the copies are reads (`copies_read`), too, of which each has a copy and a
+/// wait: that of nearly all of both.
+pub(super) fn read_place(host: &HostReport, copies_read: bool) -> Option<String> {
     let reads = || host.calls.iter().filter(|row| matches!(row.calls, CallKind::Copy | CallKind::Wait));
     let first = reads().find(|row| row.calls == CallKind::Wait && !row.file.is_empty());
-    let of_both = first.filter(|first| {
+    let of_both = first.filter(|_| copies_read).filter(|first| {
         let same = reads().filter(|row| (&row.file, row.line) == (&first.file, first.line));
-        let [same, all] = [same.map(|row| row.samples).sum(), reads().map(|row| row.samples).sum::<u64>()];
-        same >= EVIDENT_SAMPLES && same as f64 >= HOLDS_ALL * all as f64
+        let same: u64 = same.map(|row| row.samples).sum();
+        let of_kind = |kind| reads().find(|row| row.calls == kind).map_or(0.0, CallLineRow::samples_of_kind);
+        same >= EVIDENT_SAMPLES && same as f64 >= HOLDS_ALL * (of_kind(CallKind::Copy) + of_kind(CallKind::Wait))
     });
     main_place(host, CallKind::Wait).or_else(|| of_both.map(CallLineRow::place))
 }
@@ -169,7 +185,7 @@ pub(super) fn read_place(host: &HostReport) -> Option<String> {
 pub(super) fn sentence(host: &HostReport, kind: CallKind) -> Option<String> {
     let of_kind = || host.calls.iter().filter(|row| row.calls == kind);
     let first = of_kind().next()?;
-    let all = first.samples as f64 / first.share;
+    let all = first.samples_of_kind();
     if (all as u64) < EVIDENT_SAMPLES {
         return None;
     }
@@ -221,5 +237,55 @@ pub(super) const fn kinds(cause: Cause) -> &'static [CallKind] {
         Cause::Sync => &[CallKind::Wait],
         Cause::Allocator => &[CallKind::Allocation],
         _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::BetweenIterations;
+    use profiler_core::attribution::SampleTotals;
+
+    /// Lines with kind, number, samples, and samples of all lines of the kind.
+    fn host(rows: &[(CallKind, u32, u64, u64)]) -> HostReport {
+        let calls = rows.iter().map(|&(calls, line, samples, all)| CallLineRow {
+            calls,
+            file: "train.py".to_owned(),
+            line,
+            function: "main".to_owned(),
+            samples,
+            share: samples as f64 / all as f64,
+            share_low: 0.0,
+            share_high: 1.0,
+            inner: Vec::new(),
+            innermost: Vec::new(),
+        });
+        HostReport {
+            totals: SampleTotals::default(),
+            failed: 0,
+            outside_cuda_ns: 0,
+            sampled_ns: 0,
+            causes: Vec::new(),
+            lines: Vec::new(),
+            between: BetweenIterations::default(),
+            calls: calls.collect(),
+            lock_waits: 0,
+            lock_handovers: 0,
+            lock_holders: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn reads_are_at_the_line_of_waits_or_of_nearly_all_copies_that_read() {
+        use CallKind::{Copy, Wait};
+        let line = Some("train.py:42 (main)".to_owned());
+        let at = |rows: &[_], copies_read| read_place(&host(rows), copies_read);
+        assert_eq!(at(&[(Copy, 7, 900, 900), (Wait, 42, 20, 30)], false), line);
+        let few = [(Copy, 42, 100, 100), (Wait, 42, 1, 1)];
+        assert_eq!(at(&few, true), line);
+        // Copies to the GPU.
+        assert_eq!(at(&few, false), None);
+        // Most copies are at lines that the report leaves out.
+        assert_eq!(at(&[(Copy, 42, 100, 400), (Wait, 42, 1, 1)], true), None);
     }
 }

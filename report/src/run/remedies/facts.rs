@@ -20,7 +20,8 @@ use crate::launch_site::LaunchSite;
 use crate::run::code::{Code, Parse};
 use crate::run::framework::{Framework, runs_python};
 use crate::run::{
-    ApiRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LineRow, SampledLaunches, SourceLines, call_lines,
+    ApiRow, CallLineRow, DeviceReport, GraphOrigins, HostReport, KernelLines, LineRow, SampledLaunches, SourceLines,
+    call_lines,
 };
 use crate::text_format::names::short_path;
 use crate::text_format::shortened;
@@ -402,9 +403,18 @@ impl<'a> Facts<'a> {
         self.host.and_then(|host| call_lines::main_place(host, kind))
     }
 
-    /// Line of most reads: of the waits, or of waits and copies together if both are few.
+    /// Line of most reads: of the waits, or of waits and copies together if the copies are reads.
     pub(super) fn read_at(&self) -> Option<String> {
-        self.host.and_then(call_lines::read_place)
+        self.host.and_then(|host| call_lines::read_place(host, self.all_copies_go(CopyKind::DeviceToHost)))
+    }
+
+    /// True if nearly all copies after start-up go in this direction.
+    fn all_copies_go(&self, kind: CopyKind) -> bool {
+        let count = |wanted: &dyn Fn(Leaf) -> bool| {
+            let copies = Leaf::ALL.into_iter().filter(|&leaf| leaf.work() == Some(WorkKind::Copy) && wanted(leaf));
+            copies.map(|leaf| self.device.map_or(0, |device| device.steady_work.operations(leaf))).sum::<u64>() as f64
+        };
+        count(&|leaf| leaf.copy_kind() == Some(kind)) >= NEARLY_ALL * count(&|_| true)
     }
 
     /// Share of the time of copies that those of this direction take, where nothing else ran, 0 to 1.
@@ -424,29 +434,34 @@ impl<'a> Facts<'a> {
     /// Line of most calls that copy in this direction. Samples do not have the direction of a call, so it is known
     /// where nearly all copies go this way, or where the CPU is in calls that do for half of the GPU's busy time.
     pub(super) fn copied_at(&self, kind: CopyKind) -> Option<String> {
-        let count = |wanted: &dyn Fn(Leaf) -> bool| {
-            let copies = Leaf::ALL.into_iter().filter(|&leaf| leaf.work() == Some(WorkKind::Copy) && wanted(leaf));
-            copies.map(|leaf| self.device.map_or(0, |device| device.steady_work.operations(leaf))).sum::<u64>() as f64
-        };
-        let alone = count(&|leaf| leaf.copy_kind() == Some(kind)) >= NEARLY_ALL * count(&|_| true);
         let waited = |leaf: &Leaf| leaf.is_pageable() && leaf.copy_kind() == Some(kind);
         let waited: u64 = Leaf::ALL.into_iter().filter(waited).map(|leaf| self.leaves[leaf as usize]).sum();
         let most = 2 * u128::from(waited) >= u128::from(self.busy_ns().max(1));
-        (alone || most).then(|| self.host.and_then(|host| call_lines::main_place(host, CallKind::Copy))).flatten()
+        (self.all_copies_go(kind) || most)
+            .then(|| self.host.and_then(|host| call_lines::main_place(host, CallKind::Copy)))
+            .flatten()
     }
 
     /// Share of sampled launches whose innermost frames contain one of these parts, in the file or the function.
     pub(super) fn launches_in(&self, parts: &[&str]) -> f64 {
-        let rows = || self.host.into_iter().flat_map(|host| &host.calls).filter(|row| row.calls == CallKind::Launch);
-        // The kernel of a short launch is not known, its frames are.
-        let (all, seen) = rows().fold((0, 0), |(all, seen), row| (all + row.samples, seen + row.samples_in(parts)));
-        let calls = if all < FEWEST_LAUNCHES { 0.0 } else { seen as f64 / all as f64 };
-        self.launches_of(&[], parts).max(calls)
+        // The kernels of short launches are not known, their frames are, of the lines with most samples.
+        self.share_of_launches(&[], parts).unwrap_or_else(|| {
+            let rows =
+                || self.host.into_iter().flat_map(|host| &host.calls).filter(|row| row.calls == CallKind::Launch);
+            let all = rows().next().map_or(0.0, CallLineRow::samples_of_kind);
+            let seen: u64 = rows().map(|row| row.samples_in(parts)).sum();
+            if all < FEWEST_LAUNCHES as f64 { 0.0 } else { seen as f64 / all }
+        })
     }
 
     /// Share of sampled launches that are of kernels of these classes (of all if there are none) and in frames with one
     /// of these parts.
     pub(super) fn launches_of(&self, classes: &[Class], parts: &[&str]) -> f64 {
+        self.share_of_launches(classes, parts).unwrap_or_default()
+    }
+
+    /// The same; `None` of few samples.
+    fn share_of_launches(&self, classes: &[Class], parts: &[&str]) -> Option<f64> {
         let wanted = |row: &SampledLaunches| {
             let LaunchSite { file, function, within, .. } = &row.place;
             let is_of = classes.is_empty() || Classes::of(&row.kernel).has_any(classes);
@@ -455,7 +470,7 @@ impl<'a> Facts<'a> {
         let rows = || self.lines.into_iter().flat_map(|lines| &lines.launches);
         let all: u64 = rows().map(|row| row.samples).sum();
         let seen: u64 = rows().filter(|row| wanted(row)).map(|row| row.samples).sum();
-        if all < FEWEST_LAUNCHES { 0.0 } else { seen as f64 / all as f64 }
+        (all >= FEWEST_LAUNCHES).then(|| seen as f64 / all as f64)
     }
 
     /// Lines in idle time whose frames contain one of these parts.

@@ -80,7 +80,7 @@ pub(super) fn repeated(facts: &Facts<'_>) -> Option<Found> {
         return None;
     }
     // An optimizer goes over its tensors itself: `fused_optimizer`.
-    let line = line_of(facts, &unit).filter(|line| 2 * line.samples_in(&["/optim"]) < line.samples)?;
+    let line = line_of(facts, &unit).filter(|line| 2 * line.samples_in(&["/optim/", "/optimizers/"]) < line.samples)?;
     // A loop that hands nothing on, as its line shows.
     let is_loop = facts.fits_line("batch_loop", Some(&line.place()));
     let waits = unit.times.is_none() && 2 * sequence.calls.synchronizations >= sequence.steps;
