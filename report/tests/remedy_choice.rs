@@ -1,8 +1,9 @@
 //! What is advised first where something else looks like it, and which gain is said.
 
 use crate::remedies::{ADD, HALF_PRODUCT, MUL};
-use crate::remedy_records::Do::{In, Kernel};
+use crate::remedy_records::Do::{Away, Fetch, In, Kernel};
 use crate::remedy_records::{Frame, SINGLE, TRAIN, many, run, trace_until, updates};
+use gpuwhy_trace::record::MemoryKind;
 
 #[test]
 fn an_optimizer_that_updates_one_tensor_after_another_is_no_loop_to_batch() {
@@ -36,6 +37,22 @@ fn a_share_of_launches_is_of_all_lines_that_launch() {
         run(&step).remedies.iter().any(|remedy| remedy.id == "fused_optimizer")
     };
     assert!(!advises(5) && advises(40));
+}
+
+#[test]
+fn copies_and_waits_at_other_lines_are_not_in_the_gain_of_a_checkpoint() {
+    const LOG: Frame = ("/home/u/metrics.py", "log", 9);
+    const SAVE: Frame = ("/usr/lib/python3.12/site-packages/torch/serialization.py", "_save", 900);
+    let fetch = Fetch(MemoryKind::Pageable, 1 << 20, 150);
+    let with = |save: &[_]| {
+        let trained = many(4, &[Kernel(MUL, 100, 500)]);
+        [&trained[..], &[In(LOG)], &many(4, &[fetch, Kernel(MUL, 60, 500)]), save, &[In(TRAIN)]].concat()
+    };
+    let bottleneck = run(&with(&[In(SAVE), Away(1_500), fetch]));
+    let remedy = bottleneck.remedies.iter().find(|remedy| remedy.id == "save_less").unwrap();
+    // 400, 4 times 246 and 1,650 us of a step.
+    let (low, high) = remedy.interval.unwrap();
+    assert!((low..=high).contains(&2.2), "{remedy:?}");
 }
 
 #[test]

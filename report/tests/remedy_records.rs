@@ -64,6 +64,8 @@ pub(crate) enum Do {
     Read(MemoryKind, u64),
     /// Copies so many bytes to the GPU, for so long.
     Send(MemoryKind, u64, u64),
+    /// Copies so many bytes to the CPU, for so long.
+    Fetch(MemoryKind, u64, u64),
     /// Waits for the GPU in this function.
     Wait(&'static str),
     /// Is in this call for so long.
@@ -73,7 +75,7 @@ pub(crate) enum Do {
     /// Is in this frame from here on.
     In(Frame),
 }
-use Do::{Away, Call, In, Kernel, Read, Send, Wait};
+use Do::{Away, Call, Fetch, In, Kernel, Read, Send, Wait};
 
 /// Repeats this on an H200, with a sample in each call and each 500 us outside.
 fn program(steps: u64, step: &[Do]) -> Scenario {
@@ -112,10 +114,12 @@ fn program(steps: u64, step: &[Do]) -> Scenario {
                     scenario.call(1, "cudaStreamSynchronize_v3020", start + 5, 3);
                     (at, free) = (start + 12, start + 2);
                 }
-                Send(memory, bytes, lasting) => {
+                Send(memory, bytes, lasting) | Fetch(memory, bytes, lasting) => {
                     let waits = if memory == MemoryKind::Pageable { start + lasting - at } else { 5 };
                     let call = scenario.call(1, "cudaMemcpyAsync_v3020", at, waits);
-                    scenario.add(gpu(0).h2d(memory, bytes).at(start).lasting(lasting).by(call));
+                    let is_sent = matches!(doing, Send(..));
+                    let copy = if is_sent { gpu(0).h2d(memory, bytes) } else { gpu(0).d2h(memory, bytes) };
+                    scenario.add(copy.at(start).lasting(lasting).by(call));
                     seen(&mut scenario, at + 2, &frames);
                     (at, free) = (at + waits + 3, start + lasting);
                 }

@@ -1,12 +1,13 @@
 //! The largest part of the CPU work between launches: what it is, what to do, and what that gains.
 
 use gpuwhy_trace::record::CopyKind;
+use profiler_core::attribution::CallKind;
 use profiler_core::attribution::host_cause::HostCause;
-use profiler_core::leaf::{Cause, Leaf};
+use profiler_core::leaf::{Cause, Leaf, WorkKind};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, limited};
 
 use super::host::writes_checkpoints;
-use crate::run::{DeviceReport, HostReport, LineRow};
+use crate::run::{CallLineRow, DeviceReport, HostReport, LineRow};
 use crate::text_format::names::short_path;
 
 /// Lines of one function that are at most this far apart are one part.
@@ -76,10 +77,16 @@ impl MainWork {
         let mut share = (share, (share - below).max(0.0), share + above);
         let mut removed = Removed::of(ScenarioKind::NoHostWork);
         if writes_checkpoints(host) {
-            // The copies to the CPU are its part, too, and most of the waits.
-            let copies = of_steady(devices, |leaf| leaf.copy_kind() == Some(CopyKind::DeviceToHost));
+            // So are its copies to the CPU, and the waits for them.
+            let to_cpu = of_steady(devices, |leaf| leaf.copy_kind() == Some(CopyKind::DeviceToHost));
+            let copies = of_steady(devices, |leaf| leaf.work() == Some(WorkKind::Copy));
             let waits = of_steady(devices, |leaf| leaf == Leaf::SyncDrain);
-            share = (share.0 + copies + waits, share.1 + copies, share.2 + copies + waits);
+            let (copying, waiting) = (calls_near(host, CallKind::Copy, first), calls_near(host, CallKind::Wait, first));
+            // The samples are in copies of both directions.
+            let copied = |part: f64| (part * copies).min(to_cpu);
+            share.0 += copied(copying.0) + waiting.0 * waits;
+            share.1 += copied(copying.1);
+            share.2 += to_cpu + waits;
             removed = removed.and(ScenarioKind::ReadsReduced);
         }
         share.2 = share.2.min(0.99);
@@ -107,21 +114,37 @@ impl MainWork {
     pub(super) fn gain(&self) -> (f64, (f64, f64)) {
         let (share, low, high) = self.share;
         let interval = (speedup(low, 1.0), speedup(high, REMAINS.1));
-        (gain_without(share).min(self.most), limited(interval, self.most, self.removed))
+        let interval = match self.removed.has(ScenarioKind::ReadsReduced) {
+            true => limited(interval, self.most, self.removed),
+            false => (interval.0.min(self.most), interval.1.min(self.most)),
+        };
+        (gain_without(share).min(self.most), interval)
     }
 }
 
-/// Share of the steady time in these leaves, 0 to 1.
+/// Share of the steady time of all devices in these leaves, 0 to 1.
 fn of_steady(devices: &[DeviceReport], is_one: fn(Leaf) -> bool) -> f64 {
-    let sum = |leaves: &mut dyn Iterator<Item = Leaf>| -> u64 {
-        leaves.flat_map(|leaf| devices.iter().map(move |device| device.steady_leaves[leaf as usize])).sum()
-    };
-    sum(&mut Leaf::ALL.into_iter().filter(|&leaf| is_one(leaf))) as f64 / sum(&mut Leaf::ALL.into_iter()).max(1) as f64
+    let (mut of_these, mut all) = (0, 0_u64);
+    for (leaf, nanos) in devices.iter().flat_map(|device| Leaf::ALL.into_iter().zip(device.steady_leaves)) {
+        all += nanos;
+        of_these += if is_one(leaf) { nanos } else { 0 };
+    }
+    of_these as f64 / all.max(1) as f64
+}
+
+/// Part of the samples in calls of this kind that are near this line, 0 to 1, and its low end; 0 without samples.
+fn calls_near(host: &HostReport, kind: CallKind, first: &LineRow) -> (f64, f64) {
+    let is_near = |row: &&CallLineRow| row.calls == kind && is_near_line((&row.file, &row.function, row.line), first);
+    let rows = host.calls.iter().filter(is_near);
+    rows.fold((0.0, 0.0), |(share, low), row| (share + row.share, low + row.share_low))
 }
 
 fn is_near(row: &LineRow, first: &LineRow) -> bool {
-    let same = row.file == first.file && row.function == first.function;
-    same && row.line.abs_diff(first.line) <= NEAR_LINES
+    is_near_line((&row.file, &row.function, row.line), first)
+}
+
+fn is_near_line((file, function, line): (&str, &str, u32), first: &LineRow) -> bool {
+    (file, function) == (&first.file, &first.function) && line.abs_diff(first.line) <= NEAR_LINES
 }
 
 fn action(first: &LineRow, lines: impl Iterator<Item = u32>) -> String {

@@ -192,7 +192,7 @@ fn candidate(entry: &'static RemedyEntry, facts: &Facts<'_>) -> Option<Candidate
     let found = (wanted && !(entry.unless)(facts)).then(|| recognize(entry, facts)).flatten()?;
     let is_shown = facts.fits_line(entry.id, found.at.as_deref());
     let certainty = if is_shown { entry.certainty.min(Certainty::Documented) } else { entry.certainty };
-    let saved = match found.gain {
+    let saved = match found.usual.or(found.gain) {
         Some(gain) => {
             let middle = gain.interval.map_or(gain.speedup, |(low, high)| (low * high).sqrt());
             1.0 - 1.0 / middle.max(1.0)

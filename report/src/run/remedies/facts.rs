@@ -139,6 +139,8 @@ pub(super) struct Found {
     pub(super) share: f64,
     /// `None` if nothing predicts it.
     pub(super) gain: Option<Gain>,
+    /// Gain of the usual form of the change, for the order, if `gain` is that of more.
+    pub(super) usual: Option<Gain>,
     /// Something speaks against the condition in the sentence: it is not said first.
     pub(super) doubted: bool,
 }

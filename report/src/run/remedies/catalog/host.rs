@@ -161,7 +161,7 @@ pub(super) const ENTRIES: &[RemedyEntry] = &[
             let some = gain.map(of_nine_tenths);
             let detail =
                 some.map(|some| format!(" With one of ten left: {}.", words::gain(some.speedup, some.interval)));
-            Some(Found { detail: detail.unwrap_or_default(), gain, ..found })
+            Some(Found { detail: detail.unwrap_or_default(), gain, usual: some, ..found })
         }),
         results: Results::Behavior,
         gain_of: ", if none is left in the loop",
