@@ -96,7 +96,9 @@ try {
   await firefox.send("Marionette:Quit", { flags: ["eForceQuit"] }).catch(() => {});
 } finally {
   browser.kill();
+  const killing = setTimeout(() => browser.kill("SIGKILL"), 5000);
   if (browser.exitCode === null && browser.signalCode === null) await new Promise((done) => browser.once("exit", done));
+  clearTimeout(killing);
   // Its other processes may still write.
   rmSync(profile, { recursive: true, force: true, maxRetries: 10 });
 }
