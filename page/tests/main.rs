@@ -10,6 +10,7 @@ mod redact;
 mod statics;
 mod timeline;
 
+/// Compares ranks in memory, as the tests of comparisons. Included, because no source has `#[path]`.
 mod kept_rows {
     include!("../../compare/tests/kept_rows.rs");
 }
