@@ -62,10 +62,8 @@ fn warn_of(errors: &[SettingsError]) {
 
 /// Starts measuring for a session of the program. If the collector is linked, only sessions are measured,
 /// device work is recorded at any cost, and tracing stays on between sessions: tests and benchmarks have many
-/// in quick succession, and the first launches after each switching on cost more than others.
-///
-/// # Errors
-/// As [`start`], or the error of an earlier start.
+/// in quick succession, and the first launches after each switching on cost more than others. Fails as [`start`], or
+/// with the error of an earlier start.
 pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     if LibraryState::now() != LibraryState::Idle {
         return FAILURE.get().map_or(Ok(()), |failure| Err(failure.clone()));

@@ -153,10 +153,8 @@ impl SocketFile {
     }
 }
 
-/// Creates the control socket of `process` in the first usable folder of the user, and listens on it.
-///
-/// # Errors
-/// If none is usable, returns the error of the first one.
+/// Creates the control socket of `process` in the first usable folder of the user, and listens on it. If none is
+/// usable, fails with the error of the first one.
 pub fn listen(user: u32, process: u32) -> io::Result<(UnixListener, SocketFile)> {
     let mut failure = None;
     for folder in folders(user) {

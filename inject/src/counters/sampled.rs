@@ -94,10 +94,8 @@ impl SampledDevice {
         self.loss.refused = Some(why);
     }
 
-    /// Opens it, with exclusive access to the counters, and returns the sampled metrics.
-    ///
-    /// # Errors
-    /// Returns the reason why it cannot be sampled.
+    /// Opens it, with exclusive access to the counters, and returns the sampled metrics. Fails with the reason why it
+    /// cannot be sampled.
     pub fn open(
         &mut self,
         access: &CounterAccess<'_>,

@@ -99,11 +99,8 @@ impl CuptiOwnership {
     }
 
     /// Ensures that the buffers are this library's. Call it before anything is enabled, and after another
-    /// tool has had the buffers.
-    ///
-    /// # Errors
-    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] while another tool records, and for good once one
-    /// has set its own clock in CUPTI.
+    /// tool has had the buffers. Fails with [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] while another tool
+    /// records, and for good once one has set its own clock in CUPTI.
     pub fn claim(&self) -> Result<(), Error> {
         if !self.is_yielded() || self.ours.load(Ordering::Relaxed) {
             return Ok(());

@@ -59,10 +59,8 @@ impl TracingSwitch {
         self.0.load(Ordering::SeqCst) == OFF
     }
 
-    /// Switches on with `enable`, or has the thread that is switching do it. From any thread.
-    ///
-    /// # Errors
-    /// That of `enable`; it is off then.
+    /// Switches on with `enable`, or has the thread that is switching do it. From any thread. Fails as `enable`; it is
+    /// off then.
     pub fn on<T, E>(&self, enable: impl FnOnce() -> Result<T, E>) -> Result<SwitchOutcome<T>, E> {
         let mut wait = BoundedWait::new();
         loop {
@@ -88,10 +86,7 @@ impl TracingSwitch {
     }
 
     /// After [`leave`](Self::leave), on the same thread: runs the `steps` that switch off. If it is recalled,
-    /// stops and switches on again with `enable`. Returns true if it is on.
-    ///
-    /// # Errors
-    /// That of `enable`; it is off then.
+    /// stops and switches on again with `enable`. Returns true if it is on. Fails as `enable`; it is off then.
     pub fn off<E>(
         &self,
         steps: impl Iterator<Item = impl FnOnce()>,

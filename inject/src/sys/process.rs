@@ -156,10 +156,7 @@ pub fn at_python_exit(handler: fn()) {
 
 /// Registers the handler of [`at_exit`] once more, if there is one. Handlers run last in, first out: ours
 /// then runs before those that libraries have registered until now. After [`REGISTRATIONS`] calls it has no
-/// effect: the C library keeps each registration.
-///
-/// # Errors
-/// As [`at_exit`].
+/// effect: the C library keeps each registration. Fails as [`at_exit`].
 pub fn at_exit_again() -> io::Result<()> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     match EXIT.get() {
