@@ -36,8 +36,10 @@ use crate::sys::clock;
 #[derive(Debug)]
 pub struct CaptureController {
     pub(super) cupti: &'static Cupti,
-    /// What records; off at the start.
-    pub switch: ActivityRecorder,
+    /// What records. Off at the start: until the first capture, launches pass through no tracing. Only the modules of
+    /// captures switch it on and off, as the plan decides; the flushing thread lowers what it records, and all others
+    /// only read its state, but for `release`, which gives CUPTI to other tools.
+    pub(crate) switch: ActivityRecorder,
     /// Threads of the program lock it only with a timeout. It holds a few numbers, valid after any possible
     /// panic.
     pub(super) state: Mutex<CaptureState>,
