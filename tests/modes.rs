@@ -259,7 +259,7 @@ fn recording_ends_for_good_where_nodes_of_graphs_cost_too_much() {
         .unwrap();
     let program = Program { stage, child };
     program.wait_for(|| program.socket().exists());
-    program.wait_for(|| program.ask("status")["state"] == "capturing");
+    program.wait_for(|| program.ask("status")["captures"] == 1);
     program.wait_for(|| program.ask("metrics")["state"] == "watching");
     // A program without a free core responds too late for one request.
     program.wait_for(|| String::from_utf8_lossy(&program.gpuwhy(&["top", "--once"]).stdout).contains(" watching "));
