@@ -67,8 +67,9 @@ impl ProcessState {
         match numbers.status.state.as_str() {
             "capturing" => Self::Capturing,
             "watching" => Self::Watching,
-            "waiting" => Self::Waiting,
-            _ => Self::Finished,
+            "finished" | "ended" => Self::Finished,
+            // A state of a newer version: measuring is not over.
+            _ => Self::Waiting,
         }
     }
 }

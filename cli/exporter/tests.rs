@@ -64,6 +64,23 @@ fn metrics_are_written_as_prometheus_reads_them() {
 }
 
 #[test]
+fn each_state_has_its_label_and_a_state_of_another_version_ends_nothing() {
+    for (state, label) in [
+        ("capturing", "capturing"),
+        ("watching", "watching"),
+        ("waiting", "waiting"),
+        ("finished", "finished"),
+        ("resting", "waiting"),
+    ] {
+        let page = text(json!({ "state": state }), false);
+        let ones: Vec<_> =
+            page.lines().filter(|line| line.starts_with("gpuwhy_process_state{") && line.ends_with(" 1")).collect();
+        assert!(ones.len() == 1 && ones[0].contains(&format!("state=\"{label}\"")), "{state}: {ones:?}");
+        assert!(page.contains(&format!("gpuwhy_exporter_processes{{state=\"{label}\"}} 1\n")), "{state}: {page}");
+    }
+}
+
+#[test]
 fn a_process_that_starts_up_names_no_cause() {
     let page = text(json!({"live_bottleneck": "starting_up", "ranking": []}), false);
     let named: Vec<_> =
@@ -117,7 +134,7 @@ fn rules_dashboard_and_guide_name_metrics_that_exist() {
     for expression in panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten()) {
         let expression = expression["expr"].as_str().unwrap();
         for word in expression.split(|c: char| !(c.is_ascii_alphanumeric() || "_:".contains(c))) {
-            let rule = word.starts_with("run:") || word.starts_with("rank:");
+            let rule = ["run:", "rank:", "UUID:"].iter().any(|level| word.starts_with(level));
             assert!(!rule || rules.contains(&format!("record: {word}\n")), "{word}");
         }
     }

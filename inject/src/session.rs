@@ -165,7 +165,7 @@ pub fn now() -> Timestamp {
 /// An injected collector may be configured to record less, and an empty session must not look like an idle
 /// device.
 fn sees_device_work(profiler: &Profiler) -> Result<(), SessionError> {
-    if !profiler.controller().is_watching() {
+    if !profiler.controller().is_monitor() {
         return Ok(());
     }
     let why = "no device work is recorded (GPUWHY_MODE=monitor, or GPUWHY_MAX_OVERHEAD is spent): a session needs more";

@@ -315,9 +315,9 @@ impl CaptureController {
         self.switch.is_on() && !self.switch.ownership().is_taken()
     }
 
-    /// True if the run is only watched, without any CUPTI records.
-    pub fn is_watching(&self) -> bool {
-        self.switch.is_watching()
+    /// True in mode monitor: CUPTI records nothing.
+    pub fn is_monitor(&self) -> bool {
+        self.switch.is_monitor()
     }
 
     /// True if the run is monitored from its start, and captures are bursts.
@@ -332,7 +332,7 @@ impl CaptureController {
 
     /// True if samples divide the time of the run: device work is not recorded, or only in bursts.
     pub fn monitors(&self) -> bool {
-        self.monitored || self.is_watching()
+        self.monitored || self.is_monitor()
     }
 
     /// Ends the capture of the complete run; bursts follow. Returns false if the run is not measured completely.
@@ -356,7 +356,7 @@ impl CaptureController {
     /// If CUPTI was left to other tools, which expect nodes of CUDA graphs, requests the flushing thread to record
     /// them. Returns true if it will.
     pub fn asks_for_nodes_for_others(&self) -> bool {
-        let asks = !self.holds_slot() && !self.is_watching();
+        let asks = !self.holds_slot() && !self.is_monitor();
         let will = asks && self.commands.try_send(FlusherCommand::RecordNodes).is_ok();
         if will {
             tracing::info!("nodes of CUDA graphs are recorded from now on: CUPTI was left to other tools");

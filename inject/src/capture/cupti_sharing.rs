@@ -22,7 +22,7 @@ impl CaptureController {
     /// taken them: the records that CUPTI held for this library are lost.
     pub fn check_other_tool(&self, detector: &mut OtherToolDetector, at: Timestamp) -> bool {
         let ownership = self.switch.ownership();
-        if !ownership.is_yielded() || !self.switch.is_on() || self.is_watching() {
+        if !ownership.is_yielded() || !self.switch.is_on() || self.is_monitor() {
             return false;
         }
         if ownership.is_taken() {

@@ -214,8 +214,8 @@ impl ActivityRecorder {
         &self.ownership
     }
 
-    /// True if the run is only watched: on, but without CUPTI records.
-    pub fn is_watching(&self) -> bool {
+    /// True in mode monitor: on, but without CUPTI records.
+    pub fn is_monitor(&self) -> bool {
         self.records_at_most(Mode::Monitor)
     }
 
@@ -291,7 +291,7 @@ impl ActivityRecorder {
     /// Records page faults of managed memory, unless recording is off: then it does when it is switched on. Only from
     /// the flushing thread.
     pub fn record_faults(&self) {
-        if self.is_off() || self.is_watching() || self.ownership.is_taken() {
+        if self.is_off() || self.is_monitor() || self.ownership.is_taken() {
             return;
         }
         if self.fault_kind().is_none() {
@@ -334,7 +334,7 @@ impl ActivityRecorder {
 
     fn enable(&self) -> Result<Vec<String>, Error> {
         let mut notes = Vec::new();
-        if self.is_watching() {
+        if self.is_monitor() {
             return Ok(notes);
         }
         self.ownership.claim()?;
