@@ -264,6 +264,16 @@ fn recording_ends_for_good_where_nodes_of_graphs_cost_too_much() {
     // A program without a free core responds too late for one request.
     program.wait_for(|| String::from_utf8_lossy(&program.gpuwhy(&["top", "--once"]).stdout).contains(" watching "));
     assert_eq!(program.ask("status")["state"], "watching");
+    // A command does not switch recording on again, and says why.
+    let answer = program.ask("start");
+    assert_eq!(
+        (&answer["changed"], &answer["state"], &answer["captures"]),
+        (&false.into(), &"watching".into(), &1.into())
+    );
+    let output = program.gpuwhy(&["start", &program.child.id().to_string()]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("the program makes CUDA graphs"), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
     let (stage, text) = program.end();
     let text = in_one_line(&text);
     assert!(text.contains("Recording ended after"), "{text}");

@@ -7,7 +7,7 @@ use anyhow::Result;
 use gpuwhy_inject::control::address::ProcessName;
 use gpuwhy_report::text_format::printable;
 
-use super::{CommandReply, NO_ANSWER, answered, processes};
+use super::{AT_STEP, CommandReply, NO_ANSWER, answered, processes};
 use crate::message;
 use crate::remote::Launcher;
 
@@ -35,7 +35,7 @@ pub(super) fn send(command: &str, arguments: &[&str], via: &[String], hosts: &[S
             }
         }
     }
-    if refused && launchers.is_empty() {
+    if refused && command.starts_with(AT_STEP) && launchers.is_empty() {
         message::say("not every process begins at that step; `gpuwhy stop --all` cancels those that do");
     }
     if silent && launchers.is_empty() {

@@ -107,7 +107,13 @@ fn answered(process: ProcessName, socket: &Path, command: &str) -> Result<Comman
     if word == AT_STEP {
         return Ok(at_step(process, numbers, &answer));
     }
-    Ok(CommandReply { text: in_words(process, word, &answer), refused: false })
+    match answer["refused"].as_str() {
+        Some(why) => {
+            let text = format!("nothing changed: process {process} refuses, because {}", printable(why));
+            Ok(CommandReply { text, refused: true })
+        }
+        None => Ok(CommandReply { text: in_words(process, word, &answer), refused: false }),
+    }
 }
 
 fn in_words(process: ProcessName, command: &str, answer: &Value) -> String {

@@ -381,7 +381,12 @@ mod tests {
 
     #[test]
     fn keys_ask_the_chosen_process() {
-        let mut dashboard = dashboard(&[("1", "a", "capturing"), ("2", "b", "waiting"), ("3", "c", "finished")]);
+        let mut dashboard = dashboard(&[
+            ("1", "a", "capturing"),
+            ("2", "b", "waiting"),
+            ("3", "c", "finished"),
+            ("4", "d", "watching"),
+        ]);
         let key = |process: &str| ProcessKey { host: String::new(), process: process.to_owned() };
         assert_eq!(press(&mut dashboard, "s"), [Action::Tell(key("1"), "stop")]);
         assert_eq!(press(&mut dashboard, "js"), [Action::Tell(key("2"), "start")]);
@@ -393,6 +398,10 @@ mod tests {
         assert!(dashboard.message.as_ref().unwrap().contains("ended"));
         assert_eq!(press(&mut dashboard, "h").len(), 1, "its trace is there");
         assert_eq!(press(&mut dashboard, "q"), [Action::Quit]);
+        // Bursts are not captures to stop. The library knows whether a capture can start, and says why if not.
+        assert_eq!(press(&mut dashboard, "js"), [Action::Tell(key("4"), "start")]);
+        dashboard.take(Update::Done("nothing changed: the program makes CUDA graphs".to_owned()));
+        assert_eq!(dashboard.message.as_deref(), Some("nothing changed: the program makes CUDA graphs"));
         let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert_eq!(dashboard.key(control_c), Some(Action::Quit));
     }

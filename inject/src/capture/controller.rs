@@ -270,6 +270,16 @@ impl CaptureController {
         self.state().plan.begun()
     }
 
+    /// The program makes CUDA graphs. Not on threads of the program: waits for the lock.
+    pub fn graph_made(&self) {
+        self.state().plan.graph_made();
+    }
+
+    /// True if no capture starts from now on, see [`Plan::ended_for_graphs`].
+    pub fn ended_for_graphs(&self) -> bool {
+        self.state().plan.ended_for_graphs()
+    }
+
     /// True if a capture is in progress.
     pub fn is_capturing(&self) -> bool {
         self.state().plan.taking().is_some()

@@ -170,10 +170,10 @@ impl Collector {
             own.event(event, dictionary);
         }
         let Event::Record(record) = event else {
-            self.triggers.other(event);
+            self.triggers.other(event, &self.controller);
             return self.sinks.event(event, dictionary);
         };
-        self.triggers.record(record, dictionary);
+        self.triggers.record(record, dictionary, &self.controller);
         if let Some(number) = self.router.route(record) {
             self.sinks.record(number, event, dictionary);
         }

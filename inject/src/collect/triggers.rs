@@ -59,10 +59,15 @@ impl Triggers {
             controller.step_down(mode);
             return true;
         }
+        let ends = self.has_graphs || self.later.budget == 0.0;
+        if ends {
+            // Before bursts could follow: a command must not start a capture in between.
+            controller.graph_made();
+        }
         let follows = controller.follow_with_bursts();
         if follows {
             let mut planner = BurstPlanner::new(self.later, cost);
-            if self.has_graphs || self.later.budget == 0.0 {
+            if ends {
                 planner.graph_made();
                 tracing::warn!(
                     "recording the CUDA graphs of the program costs more than allowed: recording ends here, because switching \
@@ -81,12 +86,12 @@ impl Triggers {
 
     /// Takes a record of any capture.
     #[inline]
-    pub fn record(&mut self, record: &Record, dictionary: &Dictionary) {
+    pub fn record(&mut self, record: &Record, dictionary: &Dictionary, controller: &CaptureController) {
         if let Some(steps) = &mut self.steps {
             steps.push(record, dictionary);
         }
         if !self.has_graphs && matches!(record, Record::Kernel(kernel) if kernel.graph_id != 0) {
-            self.graph_made();
+            self.graph_made(controller);
         }
         if let (Some(planner), Record::Sample(_) | Record::Range(_)) = (&mut self.bursts, record) {
             planner.push(record, dictionary);
@@ -94,10 +99,12 @@ impl Triggers {
     }
 
     /// Bursts end for good: switching recording while a graph is launched can crash the program.
-    fn graph_made(&mut self) {
-        if !mem::replace(&mut self.has_graphs, true)
-            && let Some(planner) = &mut self.bursts
-        {
+    fn graph_made(&mut self, controller: &CaptureController) {
+        if mem::replace(&mut self.has_graphs, true) {
+            return;
+        }
+        controller.graph_made();
+        if let Some(planner) = &mut self.bursts {
             planner.graph_made();
             tracing::warn!(
                 "the program makes CUDA graphs: no burst begins from now on, because it could crash the program"
@@ -106,9 +113,9 @@ impl Triggers {
     }
 
     /// Takes an event that is no record.
-    pub fn other(&mut self, event: &Event) {
+    pub fn other(&mut self, event: &Event, controller: &CaptureController) {
         if matches!(event, Event::GraphNode(_)) {
-            self.graph_made();
+            self.graph_made(controller);
         }
     }
 

@@ -45,6 +45,9 @@ const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Reciprocal of the share of a core that making them may take: 0.2 %.
 const LIVE_COST_PARTS: u32 = 500;
 
+/// Why a command starts no capture.
+const ENDED_FOR_GRAPHS: &str = "the program makes CUDA graphs, and switching recording on again can crash it";
+
 /// Socket file of this process.
 struct Socket {
     place: SocketFile,
@@ -265,7 +268,11 @@ impl<'a> CommandHandler<'a> {
         }
         tracing::debug!("{event:?} from outside: changed {changed}");
         let canceled = event == CaptureEvent::CommandStop && awaited.is_some() && self.controller.steps().1.is_none();
-        self.switched(changed).field("canceled", canceled).end()
+        let refused = event == CaptureEvent::CommandStart
+            && self.controller.ended_for_graphs()
+            && !self.controller.is_capturing()
+            && Profiler::is_measuring();
+        self.switched(changed).field("canceled", canceled).field("refused", refused.then_some(ENDED_FOR_GRAPHS)).end()
     }
 
     fn state(&mut self, kind: &str) -> String {

@@ -93,6 +93,8 @@ pub struct Plan {
     /// The capture in progress is not recorded: its end has been reported, and a new one replaces it once
     /// records are made again.
     lost: bool,
+    /// The program makes CUDA graphs.
+    has_graphs: bool,
     /// Step counts for commands that name a step.
     count: at_step::StepCount,
 }
@@ -101,7 +103,18 @@ impl Plan {
     /// Creates the plan of a starting process.
     pub fn new(request: Request, start: Timestamp) -> Self {
         let count = at_step::StepCount::default();
-        Self { request, start, phase: Phase::Waiting, begun: 0, taken: 0, steps: 0, warm: false, lost: false, count }
+        Self {
+            request,
+            start,
+            phase: Phase::Waiting,
+            begun: 0,
+            taken: 0,
+            steps: 0,
+            warm: false,
+            lost: false,
+            has_graphs: false,
+            count,
+        }
     }
 
     /// Request that the plan carries out.
@@ -117,6 +130,17 @@ impl Plan {
     /// Number of captures started.
     pub fn begun(&self) -> u32 {
         self.begun
+    }
+
+    /// The program makes CUDA graphs.
+    pub fn graph_made(&mut self) {
+        self.has_graphs = true;
+    }
+
+    /// True if no capture starts from now on, because the program makes CUDA graphs and recording was in bursts:
+    /// switching it on while a graph is launched can crash the program (docs/design/overhead.md).
+    pub fn ended_for_graphs(&self) -> bool {
+        self.has_graphs && self.request.range == CaptureRange::Bursts
     }
 
     /// True if measuring is over for good.
@@ -327,6 +351,9 @@ impl Plan {
     }
 
     fn begin(&mut self, trigger: Trigger, cycle: u64, now: Timestamp) -> Action {
+        if self.ended_for_graphs() {
+            return Action::None;
+        }
         self.begun += 1;
         self.warm = false;
         self.count.begun();

@@ -142,6 +142,25 @@ fn bursts_follow_a_run_that_was_measured_completely() {
 }
 
 #[test]
+fn nothing_begins_after_bursts_of_a_program_that_makes_graphs() {
+    let (begins, follow) = (CaptureEvent::BurstBegins(Trigger::Drift), CaptureEvent::BurstsFollow);
+    let (_, mut plan) = play(Request::default(), &[TICK]);
+    plan.graph_made();
+    assert!(!plan.ended_for_graphs(), "the run is measured completely");
+    assert_eq!(played(&mut plan, &[BEGIN, follow, BEGIN, begins, END, BEGIN]), ".-1....");
+    assert!(plan.ended_for_graphs());
+    // What is recorded when the first graph is seen goes on to its end; a command may take it over.
+    let auto = Request { range: CaptureRange::Bursts, ..Request::default() };
+    let (_, mut plan) = play(auto, &[begins]);
+    plan.graph_made();
+    assert_eq!(played(&mut plan, &[BEGIN, CaptureEvent::BurstEnds, END, BEGIN, begins]), "..-1..");
+    // Without bursts, whoever chose commands decides.
+    let mut plan = for_commands();
+    plan.graph_made();
+    assert_eq!(played(&mut plan, &[BEGIN, END, BEGIN]), "+1-1+2");
+}
+
+#[test]
 fn commands_begin_and_end_beside_the_request() {
     // After a stop, a capture of the complete run does not restart automatically.
     assert_eq!(play(Request::default(), &[TICK, END, TICK, BEGIN, BEGIN, END, END, TICK]).0, "+1-1.+2.-2..");
