@@ -67,7 +67,7 @@ families! {
     UNOBSERVED = counter "unobserved_seconds_total", "Time of captures in which CUPTI could not record anything.";
     TRACING_SECONDS = counter "tracing_seconds_total", "What tracing took at most, by where.";
     CAPTURES = counter "captures_total", "Captures begun.";
-    DEVICES_LEFT_OUT = gauge "devices_left_out", "Devices of the process that have no metrics here.";
+    DEVICES_LEFT_OUT = gauge "devices_left_out", "Devices of the process that have no metrics here; absent if there are none.";
     INFO = gauge "process_info", "1; what the process is.";
     STATE = gauge "process_state", "1 for the state of the process.";
     PROCESSES = gauge "exporter_processes", "Processes that the exporter knows, by state.";
@@ -123,7 +123,9 @@ pub fn samples(status: &Status, metrics: &Metrics) -> Vec<Sample> {
         add(&TRACING_SECONDS, &[("where", "threads")], seconds(tracing.threads_ns));
     }
     add(&CAPTURES, &[], status.captures as f64);
-    add(&DEVICES_LEFT_OUT, &[], metrics.devices_beyond as f64);
+    if metrics.devices_beyond > 0 {
+        add(&DEVICES_LEFT_OUT, &[], metrics.devices_beyond as f64);
+    }
     let attempt = metrics.attempt.map(|attempt| attempt.to_string()).unwrap_or_default();
     let (pid, cupti) = (status.pid.to_string(), metrics.cupti_version.to_string());
     let about = [

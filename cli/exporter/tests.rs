@@ -25,7 +25,11 @@ fn text(labels: serde_json::Value, with_leaves: bool) -> String {
 fn metrics_are_written_as_prometheus_reads_them() {
     let iterations = json!([{"kind": "decode", "count": 63, "median_ns": 65_000_000, "tokens_per_second": 1_373.5}]);
     let memory = json!([{"id": 0, "used_bytes": 61_000_000_000_u64, "total_bytes": null, "growth_bytes": 3_100_000.5}]);
-    let page = text(json!({"run": "a\"b\\c", "rank": 3, "iterations": iterations, "memory": memory}), true);
+    let page = text(
+        json!({"run": "a\"b\\c", "rank": 3, "iterations": iterations, "memory": memory,
+        "devices_beyond": 4}),
+        true,
+    );
     let labels = "run=\"a\\\"b\\\\c\",rank=\"3\",Hostname=\"n1\"";
     let device = format!("{labels},ordinal=\"0\",UUID=\"GPU-1\"");
     for line in [
@@ -48,6 +52,7 @@ fn metrics_are_written_as_prometheus_reads_them() {
         format!("gpuwhy_bottleneck{{{labels},bottleneck=\"starting_up\"}} 0"),
         format!("gpuwhy_recoverable_ratio{{{labels},cause=\"sync\"}} 0.25"),
         format!("gpuwhy_lost_records_total{{{labels},where=\"dropped_by_cupti\"}} 3"),
+        format!("gpuwhy_devices_left_out{{{labels}}} 4"),
         format!("gpuwhy_process_state{{{labels},state=\"capturing\"}} 1"),
         "gpuwhy_exporter_processes{state=\"capturing\"} 1".to_owned(),
         "gpuwhy_exporter_left_out 0".to_owned(),
@@ -97,7 +102,7 @@ fn a_run_without_a_name_has_that_of_its_program_and_series_are_few() {
             "gpuwhy_kernels_total{run=\"train.py\",rank=\"\",Hostname=\"n1\",ordinal=\"0\",UUID=\"GPU-1\"} 2"
         )
     );
-    assert!(!page.contains("leaf"));
+    assert!(!page.contains("leaf") && !page.contains("devices_left_out{"));
     let series = page.lines().filter(|line| !line.starts_with('#') && line.contains("rank=")).count();
     assert!(series <= 60, "{series} series a rank");
 }
