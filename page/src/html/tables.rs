@@ -48,7 +48,7 @@ fn operators(page: &mut String, report: &Report) {
         let [own_host, host, own_device, device] =
             [row.own_host_ns, row.host_ns, row.own_device_ns, row.device_ns].map(duration);
         let part = share(row.own_device_ns as f64 / operators.device_ns.max(1) as f64);
-        let flops = row.flops.map_or_else(String::new, |flops| format!("{:.1}", flops as f64 / 1e9));
+        let flops = row.gflop().unwrap_or_default();
         let peak = row.peak_share.map_or_else(String::new, share);
         let memory = row.memory().unwrap_or_default();
         table.row(&[&row.label(), &row.calls, &own_host, &host, &own_device, &part, &device, &memory, &flops, &peak]);

@@ -68,7 +68,7 @@ impl Operators {
             }
             let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
             let memory = or_none(row.memory());
-            let flops = or_none(row.flops.map(|flops| format!("{:.1}", flops as f64 / 1e9)));
+            let flops = or_none(row.gflop());
             let peak = or_none(row.peak_share.map(tenths));
             table.row(&[&calls, &own_host, &host, &own_device, &share, &device, &memory, &flops, &peak, &row.label()]);
         }
@@ -149,6 +149,14 @@ impl OperatorRow {
         let sign = if self.memory_bytes? < 0 { "-" } else { "" };
         Some(format!("{sign}{}", bytes(self.memory_bytes?.unsigned_abs())))
     }
+
+    /// The floating point operations in 10^9, with two significant digits if they are few; `None` if unknown.
+    #[must_use]
+    pub fn gflop(&self) -> Option<String> {
+        let gflop = self.flops? as f64 / 1e9;
+        let decimals = if gflop > 0.0 && gflop < 0.05 { 1 - gflop.log10().floor() as i32 } else { 1 };
+        Some(format!("{gflop:.*}", decimals as usize))
+    }
 }
 
 /// A percentage in a column, in which small ones count as well.
@@ -159,6 +167,22 @@ fn tenths(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_operations_have_two_significant_digits() {
+        let of = |flops| OperatorRow { flops, ..OperatorRow::default() }.gflop();
+        assert_eq!(of(None), None);
+        for (flops, expected) in [
+            (0, "0.0"),
+            (1, "0.0000000010"),
+            (1_234_000, "0.0012"),
+            (49_900_000, "0.050"),
+            (50_000_000, "0.1"),
+            (7_552_892_928, "7.6"),
+        ] {
+            assert_eq!(of(Some(flops)).as_deref(), Some(expected));
+        }
+    }
 
     #[test]
     fn kernels_are_named_by_their_function_or_library() {
