@@ -153,25 +153,78 @@ fn backward_operators_are_in_the_module_and_function_of_their_forward_operator()
     }
 }
 
+/// An operator of 5 us with a sequence number, which was counted by the thread of PyTorch's number `counted_by`.
+fn numbered(name: &str, (process, thread, start): (u32, u32, u32), number: Value, counted_by: u32) -> Value {
+    json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": process, "tid": thread, "ts": start, "dur": 5,
+        "args": {"Sequence number": number, "Fwd thread id": counted_by}})
+}
+
+/// An arrow from a forward to a backward operator: thread and start of both.
+fn arrow(id: u32, process: u32, from: (u32, u32), to: (u32, u32)) -> [Value; 2] {
+    [("s", from), ("f", to)].map(|(phase, (thread, at))| {
+        json!({"ph": phase, "id": id, "pid": process, "tid": thread, "ts": at, "cat": "fwdbwd", "name": "fwdbwd"})
+    })
+}
+
+/// Calls of the function of a backward node by place.
+fn places(operators: &Operators) -> BTreeMap<&str, u64> {
+    operators.rows.iter().filter(|row| row.name == "AddmmBackward0").map(|row| (&*row.place, row.calls)).collect()
+}
+
 #[test]
-fn calls_of_the_backward_pass_without_a_forward_operator_are_counted() {
+fn nodes_of_the_backward_pass_without_a_forward_operator_are_counted() {
     let mut rows = linear();
-    let backward = |thread: u32, start: u32, sequence: Value| json!({"ph": "X", "cat": "cpu_op", "name": "AddmmBackward0", "pid": 1, "tid": thread, "ts": start, "dur": 5, "args": {"Sequence number": sequence, "Fwd thread id": 1}});
+    let backward = |start: u32, number: Value| numbered("AddmmBackward0", (1, 43, start), number, 1);
     rows[5]["args"]["Sequence number"] = json!(9);
     let all = rows.as_array_mut().unwrap();
+    all.extend([(201, json!(9)), (210, json!(8)), (220, json!("x"))].map(|(start, number)| backward(start, number)));
+    all.extend(arrow(1, 1, (42, 20), (43, 201)));
+    // Operators that begin together keep their numbers.
+    all.extend([numbered("aten::t", (1, 42, 20), json!(10), 0), backward(230, json!(10))]);
+    all.push(json!({"ph": "X", "cat": "user_annotation", "name": "around", "pid": 1, "tid": 43, "ts": 201, "dur": 8}));
+    // The engine's operator of the node that cannot be joined.
+    let mut engine = numbered("autograd::engine::evaluate_function: AddmmBackward0", (1, 43, 209), json!(8), 1);
+    engine["dur"] = json!(8);
+    all.push(engine);
+    let found = of_rows(&rows, OperatorsBy::Module);
+    assert_eq!((places(&found), found.unjoined), (BTreeMap::from([("", 2), ("Linear_0", 2)]), 1));
+    assert_eq!(row(&found, "around").place, "");
+    let text = found.table(5, Style::default()).split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected =
+        "1 node of the backward pass could not be joined with a forward operator, and so not with its module.";
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(of_rows(&rows, OperatorsBy::Operator).unjoined, 0);
+}
+
+#[test]
+fn sequence_numbers_are_those_of_a_thread_and_a_process() {
+    let mut rows = linear();
+    rows[5]["args"]["Sequence number"] = json!(9);
+    let all = rows.as_array_mut().unwrap();
+    let module = |name: &str, (process, thread, start): (u32, u32, u32)| json!({"ph": "X", "cat": "python_function", "name": format!("nn.Module: {name}"), "pid": process, "tid": thread, "ts": start, "dur": 20});
+    // A checkpoint: the forward pass again, on the thread of the backward one, which counts too.
+    all.push(module("Recomputed_1", (1, 43, 300)));
+    all.extend([(305, 9), (312, 8)].map(|(at, number)| numbered("aten::addmm", (1, 43, at), json!(number), 0)));
+    // Number 8 of the first thread was not recorded.
     all.extend(
-        [(201, json!(9)), (210, json!(8)), (220, json!("x"))].map(|(start, number)| backward(43, start, number)),
+        [(330, 9, 2), (340, 8, 2), (350, 9, 1), (360, 8, 1)]
+            .map(|(at, number, counted_by)| numbered("AddmmBackward0", (1, 43, at), json!(number), counted_by)),
+    );
+    all.extend(arrow(1, 1, (43, 305), (43, 330)));
+    all.extend(arrow(2, 1, (42, 20), (43, 350)));
+    // Without an arrow it is not known which thread counted.
+    all.push(numbered("AddmmBackward0", (1, 43, 370), json!(9), 3));
+    all.push(module("Other_2", (2, 42, 0)));
+    all.push(numbered("aten::addmm", (2, 42, 10), json!(9), 0));
+    all.push(numbered("AddmmBackward0", (2, 43, 400), json!(9), 1));
+    all.extend(arrow(1, 2, (42, 10), (43, 400)));
+    all.push(
+        json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 2, "tid": 42, "ts": 12, "dur": 1,
+        "args": {"correlation": 5, "cbid": 211}}),
     );
     let found = of_rows(&rows, OperatorsBy::Module);
-    let places: BTreeMap<_, _> =
-        found.rows.iter().filter(|row| row.name == "AddmmBackward0").map(|row| (&*row.place, row.calls)).collect();
-    assert_eq!((places, found.unjoined), (BTreeMap::from([("", 2), ("Linear_0", 1)]), 1));
-    let text = found.table(5, Style::default()).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        text.contains("1 call of the backward pass could not be joined with a forward operator: no module."),
-        "{text}"
-    );
-    assert_eq!(of_rows(&rows, OperatorsBy::Operator).unjoined, 0);
+    let expected = BTreeMap::from([("", 2), ("Linear_0", 1), ("Other_2", 1), ("Recomputed_1", 2)]);
+    assert_eq!((places(&found), found.unjoined), (expected, 2));
 }
 
 #[test]

@@ -20,18 +20,19 @@ use rustc_hash::FxHashMap;
 pub(crate) struct OperatorRow {
     /// Nanoseconds.
     pub(crate) start: u64,
-    /// End of a span; the bytes of a change of memory; the sequence number.
+    /// End of a span; the bytes of a change of memory.
     pub(crate) value: u64,
     /// Number of its thread in the file.
     pub(crate) thread: u32,
+    /// Number of its sequence number in the file; `u32::MAX` if it has none.
+    pub(crate) sequence: u32,
+    /// Its kind and number.
     code: u32,
 }
 
 /// What a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The sequence number of the operator that begins next on the thread; number 1 if that is a backward one.
-    Sequence,
     /// An operator, by its number.
     Operator,
     /// What is around operators, by its number.
@@ -42,20 +43,26 @@ pub(crate) enum Kind {
 
 impl OperatorRow {
     pub(crate) fn new(thread: u32, start: u64, value: u64, (kind, number): (Kind, u32)) -> Self {
-        Self { start, value, thread, code: (number << 2) | kind as u32 }
+        Self { start, value, thread, sequence: u32::MAX, code: (number << 2) | kind as u32 }
+    }
+
+    pub(crate) fn numbered(self, sequence: u32) -> Self {
+        Self { sequence, ..self }
     }
 
     fn kind(self) -> Kind {
-        [Kind::Sequence, Kind::Operator, Kind::Around, Kind::Memory][(self.code & 3) as usize]
+        match self.code & 3 {
+            0 => Kind::Operator,
+            1 => Kind::Around,
+            _ => Kind::Memory,
+        }
     }
 
     /// `base`: reference of its times.
     fn waiting(self, base: u64) -> Waiting {
         let (number, end) = (self.code >> 2, self.value.saturating_add(base));
         match self.kind() {
-            Kind::Sequence if number == 0 => Waiting::Sequence(Sequence::Forward(self.value)),
-            Kind::Sequence => Waiting::Sequence(Sequence::Backward(self.value)),
-            Kind::Operator => Waiting::Begin(number, end),
+            Kind::Operator => Waiting::Begin(number, end, self.sequence),
             Kind::Around => Waiting::Around(number, end),
             Kind::Memory => Waiting::Memory(self.value.cast_signed()),
         }
@@ -65,11 +72,11 @@ impl OperatorRow {
 /// An event of a thread that waits for earlier ones. Ends are `u64::MAX` if another event has them.
 #[derive(Clone, Copy, Debug)]
 enum Waiting {
-    Begin(u32, u64),
+    /// With the number of its sequence number.
+    Begin(u32, u64, u32),
     Around(u32, u64),
     End,
     Memory(i64),
-    Sequence(Sequence),
     Call(u64, CorrelationId),
 }
 
@@ -94,6 +101,7 @@ pub(crate) struct Recorder {
     /// Rows of a file, the last one first, with their threads and the reference of their times.
     rows: Vec<OperatorRow>,
     threads: Vec<ThreadId>,
+    sequences: Vec<Sequence>,
     base: u64,
     waiting: Vec<(u64, ThreadId, Waiting)>,
     work: Vec<Work>,
@@ -114,6 +122,7 @@ impl Recorder {
             recorded: RecordedOperators::new(by, OperatorSource::Ranges),
             rows: Vec::new(),
             threads: Vec::new(),
+            sequences: Vec::new(),
             base: 0,
             waiting: Vec::new(),
             work: Vec::new(),
@@ -129,19 +138,16 @@ impl Recorder {
         mut recorded: RecordedOperators,
         mut rows: Vec<OperatorRow>,
         threads: Vec<ThreadId>,
+        sequences: Vec<Sequence>,
         base: u64,
     ) -> Self {
         // Of spans that start together the longest is the outer one, else the first in the file.
-        rows.sort_by_key(|row| {
-            let rank = [0, 1, 1, 2][row.kind() as usize];
-            (row.start, rank, Reverse(row.value))
-        });
+        rows.sort_by_key(|row| (row.start, row.kind() == Kind::Memory, Reverse(row.value)));
         rows.reverse();
-        recorded.source = OperatorSource::TorchProfiler;
         recorded.has_memory = rows.iter().any(|row| row.kind() == Kind::Memory);
         let has_operators = rows.iter().any(|row| row.kind() == Kind::Operator);
         let new = Self::new(recorded.by, None);
-        Self { recorded, rows, threads, base, has_operators, ..new }
+        Self { recorded, rows, threads, sequences, base, has_operators, ..new }
     }
 
     /// Takes an event of the trace, in its order.
@@ -205,7 +211,7 @@ impl Recorder {
                     if has_number || ["aten::", "torch.", "Tensor."].iter().any(|start| name.starts_with(start)) {
                         let operator = recorded.operator(name, shapes, "");
                         return operator
-                            .map_or(Waiting::Around(0, u64::MAX), |number| Waiting::Begin(number, u64::MAX));
+                            .map_or(Waiting::Around(0, u64::MAX), |number| Waiting::Begin(number, u64::MAX, u32::MAX));
                     }
                     let place = match recorded.by {
                         OperatorsBy::Module => recorded.place(template(text).as_deref().unwrap_or(text)),
@@ -241,14 +247,16 @@ impl Recorder {
         let recorded = &mut self.recorded;
         for (at, thread, what) in self.waiting.drain(..count) {
             match what {
-                Waiting::Begin(number, end) => {
+                Waiting::Begin(number, end, sequence) => {
+                    if let Some(&sequence) = self.sequences.get(sequence as usize) {
+                        recorded.paths.sequence(thread, sequence);
+                    }
                     let (span, flops) = recorded.call(number);
                     recorded.paths.begin(thread, (at, end), span, flops);
                 }
                 Waiting::Around(place, end) => recorded.paths.begin(thread, (at, end), Span::Around(place), None),
                 Waiting::End => recorded.paths.end(thread, at),
                 Waiting::Memory(bytes) => recorded.paths.memory(thread, at, bytes),
-                Waiting::Sequence(sequence) => recorded.paths.sequence(thread, sequence),
                 Waiting::Call(end, correlation) => recorded.paths.call(thread, (at, end), correlation),
             }
         }

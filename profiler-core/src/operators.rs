@@ -9,7 +9,7 @@
 //! of an inner operator that was taken for all stays with the outer one.
 //!
 //! An operator of the backward pass is in the place of the operator that made its node of the graph: both have the
-//! same sequence number, which autograd gives for each thread. Several operators begin with the number of the next
+//! same sequence number, which autograd counts in each thread. Several operators begin with the number of the next
 //! node; the last one of them makes it.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 
 /// Maximum number of paths, some 130 bytes each with its index.
 const PATH_LIMIT: usize = 131_072;
-/// Launches whose device work is expected, and forward operators whose backward ones are, some 40 bytes each: a stream
+/// Launches whose device work is expected, and forward operators whose backward ones are, up to 80 bytes each: a stream
 /// holds about a thousand launches.
 const RECENT_LIMIT: usize = 131_072;
 /// Open spans of a thread beyond which ends must be missing.
@@ -47,8 +47,8 @@ pub enum Span {
 pub enum Sequence {
     /// Of an operator that makes the next node of the graph, or calls one that does.
     Forward(u64),
-    /// Of the node that an operator runs.
-    Backward(u64),
+    /// Of the node that an operator runs, with the thread of the operator that made the node, if known.
+    Backward(Option<ThreadId>, u64),
 }
 
 /// Sums of one path.
@@ -110,6 +110,8 @@ struct Thread {
     call: (u64, u64),
     /// Of the operator that begins next.
     sequence: Option<Sequence>,
+    /// Of its last operator of the backward pass that could not be joined.
+    unjoined: Option<Sequence>,
 }
 
 /// The newest keys, with their values.
@@ -145,8 +147,8 @@ pub struct OperatorPaths {
     known: FxHashMap<(u32, Span), u32>,
     threads: FxHashMap<ThreadId, Thread>,
     launches: Recent<CorrelationId, u32>,
-    /// Thread and place of the operator that made a node, by sequence number; `None` if several threads made one.
-    forward: Recent<u64, Option<(ThreadId, u32)>>,
+    /// Place of the operator that made a node, by its thread and sequence number.
+    forward: Recent<(ThreadId, u64), u32>,
     beyond: u64,
     unjoined: u64,
 }
@@ -172,7 +174,8 @@ impl OperatorPaths {
         let is_merged = around.is_some_and(|around| !around.has_child && is_of_name(around.span, span));
         if matches!(span, Span::Operator { .. }) {
             self.has_child(thread);
-            if let Some(place) = self.place_of_forward(thread) {
+            // What is one call with the enclosing one is also in its place.
+            if let Some(place) = self.place_of_forward(thread).filter(|_| !is_merged) {
                 self.open(thread, (start, end), Span::Around(place), None, false);
             }
         }
@@ -207,18 +210,18 @@ impl OperatorPaths {
         let here = path.map_or(0, |path| path.place);
         match sequence {
             Sequence::Forward(number) => {
-                let known = self.forward.known.get(&number);
-                let is_of_thread = known.is_none_or(|of| of.is_some_and(|(other, _)| other == thread));
-                self.forward.insert(number, is_of_thread.then_some((thread, here)));
+                self.forward.insert((thread, number), here);
                 None
             }
-            Sequence::Backward(number) => match self.forward.known.get(&number) {
-                Some(&Some((_, place))) => Some(place).filter(|&place| place != here),
-                _ => {
-                    self.unjoined += 1;
-                    None
+            Sequence::Backward(of, number) => {
+                let place = of.and_then(|of| self.forward.known.get(&(of, number)).copied());
+                if place.is_none() {
+                    // A node is two operators: that of the engine, and its function in it.
+                    let last = self.threads.get_mut(&thread)?.unjoined.replace(sequence);
+                    self.unjoined += u64::from(last != Some(sequence));
                 }
-            },
+                place.filter(|&place| place != here)
+            }
         }
     }
 
@@ -347,14 +350,15 @@ impl OperatorPaths {
         self.beyond
     }
 
-    /// Calls of the backward pass whose forward operator is unknown.
+    /// Nodes of the backward pass whose forward operator is unknown.
     pub fn unjoined(&self) -> u64 {
         self.unjoined
     }
 
     /// Ends all spans whose end is known, and adds what is inside to the enclosing paths. Returns all paths, the
     /// enclosing ones first.
-    pub fn finish(&mut self) -> &[OperatorPath] {
+    #[must_use]
+    pub fn finish(mut self) -> Vec<OperatorPath> {
         let threads: Vec<ThreadId> = self.threads.keys().copied().collect();
         threads.into_iter().for_each(|thread| self.ended(thread, u64::MAX - 1));
         for at in (0..self.paths.len()).rev() {
@@ -365,7 +369,7 @@ impl OperatorPaths {
                 parent.flags |= flags;
             }
         }
-        &self.paths
+        self.paths
     }
 }
 
@@ -407,7 +411,7 @@ mod tests {
         assert!(paths.work(CorrelationId(6), 300, 4));
         assert!(!paths.work(CorrelationId(7), 1, 0));
         let paths = paths.finish();
-        assert_eq!(rows(paths), [(1, [1, 100, 75, 1_300, 300]), (2, [1, 20, 12, 1_000, 1_000])]);
+        assert_eq!(rows(&paths), [(1, [1, 100, 75, 1_300, 300]), (2, [1, 20, 12, 1_000, 1_000])]);
         let flags: Vec<u8> = paths.iter().map(|path| path.flags).collect();
         assert_eq!(flags, [5, 1]);
     }
@@ -424,7 +428,7 @@ mod tests {
         paths.memory(THREAD, 60, 1);
         let paths = paths.finish();
         assert_eq!(
-            rows(paths),
+            rows(&paths),
             [(1, [1, 50, 40, 0, 0]), (2, [1, 10, 10, 0, 0]), (3, [1, 20, 20, 0, 0])],
             "what is around has no time of its own"
         );
@@ -447,7 +451,7 @@ mod tests {
             paths.end(THREAD, 100);
         }
         // Own time is 100 less the 30 of the operator inside; then less the 70 of the inner one and the 10 of the call.
-        assert_eq!(rows(paths.finish()), [(1, [2, 200, 90, 0, 0]), (2, [2, 60, 60, 0, 0]), (1, [1, 70, 40, 0, 0])]);
+        assert_eq!(rows(&paths.finish()), [(1, [2, 200, 90, 0, 0]), (2, [2, 60, 60, 0, 0]), (1, [1, 70, 40, 0, 0])]);
     }
 
     #[test]
@@ -470,28 +474,50 @@ mod tests {
             paths.sequence(THREAD, Sequence::Forward(6 + u64::from(module)));
             paths.begin(THREAD, (at + 1, at + 8), operator(1), Some(3));
         }
-        // Another thread has the number of the second one as well.
-        paths.sequence(other, Sequence::Forward(9));
-        paths.begin(other, (25, 26), operator(1), None);
-        paths.sequence(THREAD, Sequence::Forward(9));
-        paths.begin(THREAD, (28, 29), operator(1), None);
-        for (number, at, name) in [(8, 40, 2), (7, 50, 3), (9, 60, 4), (99, 70, 5)] {
-            paths.sequence(backward, Sequence::Backward(number));
+        // Each thread counts on its own.
+        paths.begin(other, (22, 29), Span::Around(3), None);
+        for (number, at) in [(8, 23), (9, 26)] {
+            paths.sequence(other, Sequence::Forward(number));
+            paths.begin(other, (at, at + 1), operator(1), None);
+        }
+        for (of, number, at, name) in [
+            (Some(THREAD), 8, 40, 2),
+            (Some(THREAD), 7, 50, 3),
+            (Some(other), 8, 60, 6),
+            (Some(THREAD), 9, 70, 4),
+            (None, 8, 80, 5),
+        ] {
+            paths.sequence(backward, Sequence::Backward(of, number));
             paths.begin(backward, (at, at + 9), operator(name), None);
             // The function of the node has its number too.
-            paths.sequence(backward, Sequence::Backward(number));
+            paths.sequence(backward, Sequence::Backward(of, number));
             paths.begin(backward, (at + 1, at + 8), operator(10 + name), None);
         }
-        assert_eq!(paths.unjoined(), 4, "two calls each of 9 and 99");
-        let rows: Vec<_> = paths.finish().iter().filter(|path| path.calls > 0).collect();
+        assert_eq!(paths.unjoined(), 2, "9 is of the other thread, and a thread is unknown");
+        let paths = paths.finish();
+        let rows: Vec<_> = paths.iter().filter(|path| path.calls > 0).collect();
         let placed = |wanted: u32| {
             let found = rows.iter().find(|path| path.span == operator(wanted)).unwrap();
             (found.place, found.host_ns)
         };
-        assert_eq!([2, 12, 3, 13].map(placed), [(2, 9), (2, 7), (1, 9), (1, 7)]);
+        assert_eq!([2, 12, 3, 13, 6, 16].map(placed), [(2, 9), (2, 7), (1, 9), (1, 7), (3, 9), (3, 7)]);
         assert_eq!([4, 14, 5].map(placed), [(0, 9), (0, 7), (0, 9)]);
         let own: u64 = rows.iter().map(|path| path.own_host_ns).sum();
         assert_eq!(rows.iter().filter_map(|path| path.flops).sum::<u64>(), 6);
-        assert_eq!(own, 5 + 2 * 7 + 2 + 4 * 9, "each time is of one operator");
+        assert_eq!(own, 5 + 2 * 7 + 2 + 5 * 9, "each time is of one operator");
+    }
+
+    #[test]
+    fn a_merged_backward_operator_stays_in_the_place_of_the_outer_one() {
+        let mut paths = OperatorPaths::default();
+        paths.begin(THREAD, (0, 5), Span::Around(1), None);
+        paths.sequence(THREAD, Sequence::Forward(7));
+        paths.begin(THREAD, (1, 4), operator(1), None);
+        paths.begin(THREAD, (10, 90), operator(2), None);
+        paths.sequence(THREAD, Sequence::Backward(Some(THREAD), 7));
+        paths.begin(THREAD, (20, 80), operator(2), Some(6));
+        paths.call(THREAD, (30, 40), CorrelationId(1));
+        assert!(paths.work(CorrelationId(1), 500, 0));
+        assert_eq!(rows(&paths.finish()), [(1, [1, 3, 3, 0, 0]), (2, [1, 80, 70, 500, 500])]);
     }
 }

@@ -120,14 +120,17 @@ impl Builder {
         }
         let device_work = matches!(row.category, Category::Kernel | Category::Copy | Category::Memset);
         self.device_rows += u64::from(device_work);
-        if self.operators.is_some() && matches!(row.category, Category::Range | Category::Instant | Category::Python) {
+        if self.operators.is_some()
+            && matches!(row.category, Category::Range | Category::Instant | Category::Python | Category::Arrow)
+        {
             let process = self.processes.of(&row.process);
             if let Some(operators) = &mut self.operators {
                 operators.take(&row, process);
             }
         }
         let is_named = NAMED.iter().any(|prefix| row.name.starts_with(prefix));
-        if matches!(row.category, Category::Other | Category::Instant) || (row.category == Category::Range && !is_named)
+        if matches!(row.category, Category::Other | Category::Instant | Category::Arrow)
+            || (row.category == Category::Range && !is_named)
         {
             return;
         }
@@ -165,7 +168,7 @@ impl Builder {
                 self.ranges.push(range);
                 return Ok(());
             }
-            Category::Instant | Category::Other => return Ok(()),
+            Category::Instant | Category::Arrow | Category::Other => return Ok(()),
         };
         if matches!(record, Record::Api(_)) {
             self.processes.called(process);

@@ -33,6 +33,8 @@ pub(super) enum Category {
     Instant,
     /// `python_function`.
     Python,
+    /// Begin or end of an arrow from a forward operator to its backward one: `fwdbwd`.
+    Arrow,
     /// Any category that this import does not use.
     #[default]
     Other,
@@ -51,12 +53,13 @@ impl Category {
             "user_annotation" | "cpu_op" | "operator" => Self::Range,
             "cpu_instant_event" => Self::Instant,
             "python_function" => Self::Python,
+            "fwdbwd" => Self::Arrow,
             _ => Self::Other,
         }
     }
 
     const fn is_without_arguments(self) -> bool {
-        matches!(self, Self::Range | Self::Instant | Self::Python | Self::Other)
+        matches!(self, Self::Range | Self::Instant | Self::Python | Self::Arrow | Self::Other)
     }
 }
 
@@ -67,6 +70,10 @@ pub(super) struct KinetoRow {
     pub(super) complete: bool,
     /// `"ph": "M"`: a description.
     pub(super) metadata: bool,
+    /// `"ph": "s"`: the begin of an arrow.
+    pub(super) begins: bool,
+    /// Number of the arrow.
+    pub(super) id: Scalar,
     pub(super) category: Category,
     /// True if the row has a category.
     pub(super) categorized: bool,
@@ -143,6 +150,7 @@ enum RowKey {
     Ph,
     Cat,
     Name,
+    Id,
     Pid,
     Tid,
     Ts,
@@ -206,6 +214,7 @@ impl Shape for KinetoRow {
                 RowKey::Ph => {
                     let phase = map.next_value::<Scalar>()?;
                     (row.complete, row.metadata) = (phase.text() == "X", phase.text() == "M");
+                    row.begins = phase.text() == "s";
                 }
                 RowKey::Cat => {
                     row.category = Category::of(map.next_value::<Scalar>()?.text());
@@ -213,6 +222,7 @@ impl Shape for KinetoRow {
                 }
                 RowKey::Name => row.name = map.next_value::<Scalar>()?.into_text(),
                 RowKey::Pid => row.process = map.next_value()?,
+                RowKey::Id => row.id = map.next_value()?,
                 RowKey::Tid => row.thread = map.next_value()?,
                 RowKey::Ts => row.start = Some(map.next_value()?),
                 RowKey::Dur => row.duration = Some(map.next_value()?),

@@ -80,8 +80,7 @@ pub struct Operators {
     pub outside_ns: u64,
     /// Operators that began beyond the limit of distinct paths; their time is that of the enclosing ones.
     pub beyond: u64,
-    /// Operators of the backward pass without a place, because their forward one was not recorded, or several threads
-    /// have its number; 0 unless rows are by module or line.
+    /// Nodes of the backward pass whose forward operator is unknown; 0 unless rows are by module or line.
     pub unjoined: u64,
     /// The rows with the most own device time first, then those with the most own host time.
     pub rows: Vec<OperatorRow>,
@@ -280,7 +279,7 @@ impl RecordedOperators {
 
     /// The rows. `device`: the one that ran; `None` if they differ.
     #[must_use]
-    pub fn rows(mut self, device: Option<&Device>) -> Operators {
+    pub fn rows(self, device: Option<&Device>) -> Operators {
         let peaks = device.and_then(|device| {
             let mut peaks = Peaks::of(device)?;
             peaks.clock_hz = highest_clock(device)?;
@@ -288,6 +287,8 @@ impl RecordedOperators {
         });
         let mut rows: Vec<OperatorRow> = Vec::new();
         let mut known = FxHashMap::default();
+        let Self { by, source, device_ns, outside_ns, .. } = self;
+        let (beyond, unjoined) = (self.paths.beyond(), self.paths.unjoined());
         for path in self.paths.finish() {
             let Span::Operator { name, shapes } = path.span else { continue };
             if path.calls == 0 && path.device_ns == 0 {
@@ -314,8 +315,6 @@ impl RecordedOperators {
                 ..OperatorRow::default()
             });
         }
-        let Self { by, source, device_ns, outside_ns, ref paths, .. } = self;
-        let (beyond, unjoined) = (paths.beyond(), paths.unjoined());
         Operators { source, by, device_ns, outside_ns, beyond, unjoined, rows, peaks, is_pytorch: false }.finished()
     }
 }

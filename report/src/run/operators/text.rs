@@ -125,8 +125,12 @@ impl Operators {
             let _ = write!(text, " Calls without a row of their own: {}.", self.beyond);
         }
         if self.unjoined > 0 && !lacks_places {
-            let (of, place) = (counted(self.unjoined, "call"), self.by.name());
-            let _ = write!(text, " {of} of the backward pass could not be joined with a forward operator: no {place}.");
+            let nodes = counted(self.unjoined, "node");
+            let place = if self.by == OperatorsBy::Line { "function" } else { "module" };
+            let _ = write!(
+                text,
+                " {nodes} of the backward pass could not be joined with a forward operator, and so not with its {place}."
+            );
         }
         text
     }
