@@ -14,7 +14,7 @@ use gpuwhy_trace::record::Device;
 use profiler_core::attribution::template;
 use profiler_core::operators::{OperatorPaths, Span};
 use profiler_core::sorting::SortRows as _;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::kernels::{DataType, Peaks};
 use crate::run::remedies::product_types;
@@ -32,6 +32,8 @@ const LEFT_OUT: [&str; 6] = [
 const LIMIT: usize = 65_536;
 /// Maximum length of all texts of one kind, bytes: a list of tensors may have a thousand shapes.
 const TEXT_LIMIT: usize = 16 << 20;
+/// Texts of hashes that follow each other, beyond which a further one is not kept: a file may have any number of them.
+const CHAIN_LIMIT: u64 = 64;
 /// What the names beyond a limit become.
 const FURTHER: &str = "<one of more names>";
 
@@ -114,7 +116,8 @@ pub struct OperatorRow {
     pub own_device_ns: u64,
     /// Device memory allocated in it, less what was freed, bytes; `None` if that was not recorded.
     pub memory_bytes: Option<i64>,
-    /// Floating point operations; `None` if the operator has no formula or its inputs were not recorded.
+    /// Floating point operations; `None` if the operator has no formula, its inputs were not recorded, or there are too
+    /// many distinct ones.
     pub flops: Option<u64>,
     /// Part of the device's peak for its products' type that `flops` in `device_ns` are, 0 to 1; `None` if unknown.
     pub peak_share: Option<f64>,
@@ -177,14 +180,14 @@ impl Texts {
 
     /// Its number, or the hash that a new one gets: the first free one.
     fn find(&self, text: &str) -> Result<u32, u64> {
-        let mut hash = FxBuildHasher.hash_one(text);
-        while let Some(&number) = self.known.get(&hash) {
+        let first = FxBuildHasher.hash_one(text);
+        for hash in (0..CHAIN_LIMIT).map(|step| first.wrapping_add(step)) {
+            let Some(&number) = self.known.get(&hash) else { return Err(hash) };
             if self.text(number) == text {
                 return Ok(number);
             }
-            hash = hash.wrapping_add(1);
         }
-        Err(hash)
+        Ok(0)
     }
 
     fn number(&mut self, text: &str) -> u32 {
@@ -222,6 +225,8 @@ pub struct RecordedOperators {
     /// Name, shapes and operations of a call.
     operators: Vec<(u32, u32, Option<u64>)>,
     known: FxHashMap<(u32, u32, Option<u64>), u32>,
+    /// Names of operators of whose calls some lost their operations.
+    without_flops: FxHashSet<u32>,
 }
 
 impl RecordedOperators {
@@ -240,6 +245,7 @@ impl RecordedOperators {
             places: Texts::new(""),
             operators: Vec::new(),
             known: FxHashMap::default(),
+            without_flops: FxHashSet::default(),
         }
     }
 
@@ -258,6 +264,9 @@ impl RecordedOperators {
         let mut operator = (number, shapes, flops);
         if self.operators.len() >= LIMIT && !self.known.contains_key(&operator) {
             operator = (number, 0, None);
+            if flops.is_some() {
+                self.without_flops.insert(number);
+            }
         }
         Some(*self.known.entry(operator).or_insert_with(|| {
             self.operators.push(operator);
@@ -310,7 +319,7 @@ impl RecordedOperators {
                 device_ns: path.device_ns,
                 own_device_ns: path.own_device_ns,
                 memory_bytes: self.has_memory.then_some(path.memory_bytes),
-                flops: path.flops,
+                flops: path.flops.filter(|_| !self.without_flops.contains(&name)),
                 types: path.flags,
                 ..OperatorRow::default()
             });
@@ -374,6 +383,8 @@ fn product_type(flags: u8) -> Option<DataType> {
 
 #[cfg(test)]
 mod tests {
+    use gpuwhy_trace::record::ThreadId;
+
     use super::*;
 
     #[test]
@@ -396,9 +407,28 @@ mod tests {
         }
         assert_eq!(recorded.operator("new", "[[1]]", ""), recorded.operator(FURTHER, "", ""));
         assert!(recorded.operators.len() <= 2 * LIMIT);
+        for (number, span) in [known[0], beyond] {
+            recorded.paths.begin(ThreadId(1), (number.into(), u64::MAX), span.0, span.1);
+            recorded.paths.end(ThreadId(1), number.into());
+        }
         let long = "x".repeat(TEXT_LIMIT - recorded.names.all.len());
         let mut texts = Texts::new("");
         assert_eq!([texts.number("a"), texts.number(&long), texts.number(&"x".repeat(TEXT_LIMIT))], [1, 2, 0]);
         assert_eq!((texts.text(1), texts.text(2) == long), ("a", true));
+        let rows = recorded.rows(None).rows;
+        let flops: Vec<_> = rows.iter().map(|row| (&*row.name, row.shapes.is_empty(), row.flops)).collect();
+        assert!(flops.contains(&("aten::mm", true, None)), "{flops:?}");
+        assert!(flops.contains(&("aten::mm", false, None)), "the sum of both would be too low: {flops:?}");
+    }
+
+    #[test]
+    fn texts_of_one_hash_are_bounded() {
+        let mut texts = Texts::new("");
+        let hash = FxBuildHasher.hash_one("last");
+        texts.known.extend((0..CHAIN_LIMIT - 1).map(|step| (hash.wrapping_add(step), 0)));
+        assert_eq!([texts.number("last"), texts.number("last")], [1, 1]);
+        let hash = FxBuildHasher.hash_one("beyond");
+        texts.known.extend((0..CHAIN_LIMIT).map(|step| (hash.wrapping_add(step), 0)));
+        assert_eq!((texts.number("beyond"), texts.ends.len()), (0, 2));
     }
 }
