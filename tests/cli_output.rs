@@ -42,7 +42,7 @@ impl Place {
     }
 
     fn command(&self, command: &[&str]) -> Command {
-        // `nohup` starts this test with SIGHUP ignored.
+        // `nohup` starts this test with SIGHUP ignored. The option needs coreutils 8.31.
         let mut gpuwhy = Command::new("env");
         gpuwhy.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_gpuwhy")]).args(command);
         gpuwhy.current_dir(self.folder.path()).stdin(Stdio::null());

@@ -6,7 +6,7 @@ pub fn cut(text: &str, most: usize) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
-/// Defines a text of at most `$most` bytes, which are at most 255.
+/// Defines a text of at most `$most` bytes.
 macro_rules! short_text {
     ($(#[$doc:meta])* $name:ident, $most:literal) => {
         $(#[$doc])*
@@ -22,6 +22,7 @@ macro_rules! short_text {
         impl $name {
             /// The text, or its beginning if it is too long.
             pub fn new(name: &str) -> Self {
+                const { assert!($most <= u8::MAX as usize) };
                 let (name, mut bytes) = ($crate::short_text::cut(name, $most), [0; $most]);
                 bytes[..name.len()].copy_from_slice(name.as_bytes());
                 Self(bytes, name.len() as u8)
