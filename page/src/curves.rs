@@ -136,6 +136,9 @@ struct LaunchEntry {
     at: u64,
 }
 
+/// Device and start of an operation.
+type Begun = (DeviceId, u64);
+
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Curves {
@@ -146,8 +149,8 @@ pub(crate) struct Curves {
     sets: BTreeMap<DeviceId, MetricSet>,
     read: BTreeMap<DeviceId, u64>,
     calls: Vec<LaunchEntry>,
-    /// Device and start of operations whose call has not arrived, by its number: one, and the others of a graph.
-    early: FxHashMap<u32, ((DeviceId, u64), Vec<(DeviceId, u64)>)>,
+    /// Operations whose call has not arrived, by its number: one, and the others of a graph.
+    early: FxHashMap<u32, (Begun, Vec<Begun>)>,
     early_count: usize,
     holdings: Holdings,
     held: BTreeMap<DeviceId, (u64, u64)>,
