@@ -50,9 +50,11 @@ class Run:
                 raise Unavailable(f"{command[0]}: {error.strerror}") from error
 
     def wait_ready(self, until: float) -> bool:
-        while not self.go.with_suffix(".ready").exists():
+        ready = self.go.with_suffix(".ready")
+        while not ready.exists():
             if self.process.poll() is not None or time.monotonic() > until:
-                return False
+                # It may have written the file and ended in between.
+                return ready.exists()
             time.sleep(0.05)
         return True
 
