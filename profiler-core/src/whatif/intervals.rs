@@ -134,7 +134,7 @@ pub(super) fn interval(
 }
 
 /// An interval of a gain without `removed` that cannot be above `most`, because that much work stays. Where nearly
-/// nothing stays, that work becomes faster ([`REST_IS_FASTER`]); so do kernels whose memory is used again, by what was
+/// nothing stays, that work becomes faster (`REST_IS_FASTER`); so do kernels whose memory is used again, by what was
 /// measured above the predictions without allocations.
 pub fn limited((low, high): (f64, f64), most: f64, removed: Removed) -> (f64, f64) {
     let rest = match removed.has(ScenarioKind::NoAllocations) {
